@@ -52,6 +52,13 @@ impl<'a> Ingest<'a> {
         }
     }
 
+    /// Says which trees will be copied, so that a terminal can show how much is left.
+    pub fn expect(mut self, sources: &[OsString]) -> Self {
+        let sources = sources.iter().map(PathBuf::from).collect();
+        self.progress = Progress::of_bytes().counting(move || Some(bytes_in(sources)));
+        self
+    }
+
     /// Copies the tree at `source` to `target`. Errors are reported on standard error, and the copy
     /// goes on; returns how many there were. A signal that is [watched](interrupt::watch) for ends
     /// it.
@@ -66,7 +73,8 @@ impl<'a> Ingest<'a> {
             self.note(&source, copied)?;
         }
         for (source, target, metadata) in directories.into_iter().rev() {
-            let finished = self.finish(&source, &metadata, &target);
+            let original = Original { path: &source, open: None, metadata: &metadata };
+            let finished = self.finish(&original, &target);
             self.note(&source, finished)?;
         }
         Ok(self.failures)
@@ -112,18 +120,26 @@ impl<'a> Ingest<'a> {
             }
             self.met.insert(id, target.to_owned());
         }
-        self.make(source, target, &metadata)?;
+        let open = self.make(source, target, &metadata)?;
+        let original = Original { path: source, open: open.as_ref(), metadata: &metadata };
         match self.keep {
-            Keep::Everything => self.finish(source, &metadata, target),
+            Keep::Everything => self.finish(&original, target),
             Keep::Permissions => Ok(()),
         }
     }
 
-    /// Creates an inode that is no directory.
-    fn make(&mut self, source: &Path, target: &Path, metadata: &Metadata) -> anyhow::Result<()> {
+    /// Creates an inode that is no directory, and copies its content. Returns the original if it
+    /// is a file.
+    fn make(
+        &mut self,
+        source: &Path,
+        target: &Path,
+        metadata: &Metadata,
+    ) -> anyhow::Result<Option<File>> {
         let kind = metadata.file_type();
         if kind.is_symlink() {
-            return self.destination.make_symlink(target, fs::read_link(source)?.as_os_str());
+            self.destination.make_symlink(target, fs::read_link(source)?.as_os_str())?;
+            return Ok(None);
         }
         if !kind.is_file() {
             let device = if kind.is_block_device() || kind.is_char_device() {
@@ -133,11 +149,13 @@ impl<'a> Ingest<'a> {
                 (0, 0)
             };
             let new = NewInode { device, ..self.keep.new_inode(metadata.mode(), 0o600) };
-            return self.destination.make_node(target, &new);
+            self.destination.make_node(target, &new)?;
+            return Ok(None);
         }
         let from = File::open(source)?;
         self.destination.make_file(target, &self.keep.new_inode(metadata.mode(), 0o600))?;
-        self.content(&from, target, metadata)
+        self.content(&from, target, metadata)?;
+        Ok(Some(from))
     }
 
     /// Copies the data of a file; holes and preallocated space become holes, except in short files.
@@ -177,53 +195,92 @@ impl<'a> Ingest<'a> {
         Ok(())
     }
 
-    fn finish(&mut self, source: &Path, metadata: &Metadata, target: &Path) -> anyhow::Result<()> {
-        self.destination.finish(target, &attributes(source, metadata)?)
+    fn finish(&mut self, original: &Original<'_>, target: &Path) -> anyhow::Result<()> {
+        self.destination.finish(target, &original.attributes()?)
     }
 }
 
-/// The attributes of an inode of the host.
-fn attributes(source: &Path, metadata: &Metadata) -> anyhow::Result<Attributes> {
-    let is_symlink = metadata.file_type().is_symlink();
-    let time =
-        |seconds: i64, nanoseconds: i64| Timestamp { seconds, nanoseconds: nanoseconds as u32 };
-    Ok(Attributes {
-        permissions: (!is_symlink).then_some(metadata.mode() & 0o7777),
-        uid: Some(metadata.uid()),
-        gid: Some(metadata.gid()),
-        atime: Some(time(metadata.atime(), metadata.atime_nsec())),
-        mtime: Some(time(metadata.mtime(), metadata.mtime_nsec())),
-        xattrs: Some(xattrs(source)?),
-    })
+/// The bytes of all files in some trees, as far as they can be read.
+fn bytes_in(mut paths: Vec<PathBuf>) -> u64 {
+    let mut bytes = 0;
+    while let Some(path) = paths.pop() {
+        let Ok(metadata) = path.symlink_metadata() else { continue };
+        if metadata.is_file() {
+            bytes += metadata.len();
+        } else if metadata.is_dir() {
+            let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+            paths.extend(entries.map(|entry| entry.path()));
+        }
+    }
+    bytes
 }
 
 /// Room for the names, or for one value: the kernel's maximum.
 const XATTR_BYTES: usize = 64 << 10;
 
-fn xattrs(source: &Path) -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
-    // Most inodes have none, or few.
-    let mut few = [0; 256];
-    let mut many = Vec::new();
-    let names = match rustix::fs::llistxattr(source, &mut few) {
-        Ok(len) => &few[..len],
-        Err(Errno::NOTSUP) => &[],
-        Err(Errno::RANGE) => {
-            many.resize(XATTR_BYTES, 0);
-            let len = rustix::fs::llistxattr(source, &mut many);
-            &many[..len.context("cannot list extended attributes")?]
-        }
-        Err(error) => return Err(error).context("cannot list extended attributes"),
-    };
-    let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-    names
-        .map(|name| {
-            let name = OsStr::from_bytes(name);
-            let mut value = vec![0; XATTR_BYTES];
-            let len = rustix::fs::lgetxattr(source, name, &mut value)?;
-            value.truncate(len);
-            Ok((name.to_owned(), value))
+/// An inode of the host.
+struct Original<'o> {
+    path: &'o Path,
+    /// The inode itself, if it is a file.
+    open: Option<&'o File>,
+    metadata: &'o Metadata,
+}
+
+impl Original<'_> {
+    fn attributes(&self) -> anyhow::Result<Attributes> {
+        let metadata = self.metadata;
+        let is_symlink = metadata.file_type().is_symlink();
+        let time =
+            |seconds: i64, nanoseconds: i64| Timestamp { seconds, nanoseconds: nanoseconds as u32 };
+        Ok(Attributes {
+            permissions: (!is_symlink).then_some(metadata.mode() & 0o7777),
+            uid: Some(metadata.uid()),
+            gid: Some(metadata.gid()),
+            atime: Some(time(metadata.atime(), metadata.atime_nsec())),
+            mtime: Some(time(metadata.mtime(), metadata.mtime_nsec())),
+            xattrs: Some(self.xattrs()?),
         })
-        .collect()
+    }
+
+    fn xattrs(&self) -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
+        // Most inodes have none, or few.
+        let mut few = [0; 256];
+        let mut many = Vec::new();
+        let names = match self.list_xattrs(&mut few) {
+            Ok(len) => &few[..len],
+            Err(Errno::NOTSUP) => &[],
+            Err(Errno::RANGE) => {
+                many.resize(XATTR_BYTES, 0);
+                let len = self.list_xattrs(&mut many);
+                &many[..len.context("cannot list extended attributes")?]
+            }
+            Err(error) => return Err(error).context("cannot list extended attributes"),
+        };
+        let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        names
+            .map(|name| {
+                let name = OsStr::from_bytes(name);
+                let mut value = vec![0; XATTR_BYTES];
+                let len = self.get_xattr(name, &mut value)?;
+                value.truncate(len);
+                Ok((name.to_owned(), value))
+            })
+            .collect()
+    }
+
+    fn list_xattrs(&self, names: &mut [u8]) -> rustix::io::Result<usize> {
+        match self.open {
+            Some(file) => rustix::fs::flistxattr(file, names),
+            None => rustix::fs::llistxattr(self.path, names),
+        }
+    }
+
+    fn get_xattr(&self, name: &OsStr, value: &mut [u8]) -> rustix::io::Result<usize> {
+        match self.open {
+            Some(file) => rustix::fs::fgetxattr(file, name, value),
+            None => rustix::fs::lgetxattr(self.path, name, value),
+        }
+    }
 }
 
 /// Seeks data or a hole; `None` if there are no more.

@@ -1,5 +1,8 @@
 //! Progress of long work: a line on a terminal, nothing in a pipe.
 
+use std::io::{self, IsTerminal};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -8,35 +11,51 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 const QUIET: Duration = Duration::from_secs(2);
 
 const BYTES: &str = "{spinner} {bytes} ({bytes_per_sec})";
-const BYTES_AND_LEFT: &str = "{spinner} {bytes} ({bytes_per_sec}, {eta} left)";
+const BYTES_AND_LEFT: &str = "{spinner} {bytes} of {total_bytes} ({bytes_per_sec}, {eta} left)";
 const FILES: &str = "{spinner} {pos} files";
+const FILES_AND_LEFT: &str = "{spinner} {pos} of {len} files ({eta} left)";
 const STEPS: &str = "{msg} {pos}/{len} ({eta} left)";
 
 /// A line on standard error, if that is a terminal. It appears once the work has taken two seconds.
 pub struct Progress {
     bar: ProgressBar,
+    /// The template once the total is known.
+    with_total: &'static str,
+    /// Where the total comes from.
+    counted: Option<Receiver<u64>>,
     shown: bool,
 }
 
 impl Progress {
     /// For an unknown number of bytes.
     pub fn of_bytes() -> Self {
-        Self::new(None, BYTES)
+        Self::new(None, BYTES, BYTES_AND_LEFT)
     }
 
     /// For an unknown number of files.
     pub fn of_files() -> Self {
-        Self::new(None, FILES)
+        Self::new(None, FILES, FILES_AND_LEFT)
     }
 
     /// For a known number of steps.
     pub fn of_steps(total: u64) -> Self {
-        Self::new(Some(total), STEPS)
+        Self::new(Some(total), STEPS, STEPS)
     }
 
-    fn new(total: Option<u64>, template: &str) -> Self {
+    fn new(total: Option<u64>, template: &str, with_total: &'static str) -> Self {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
-        Self { bar: bar.with_style(style(template)), shown: false }
+        Self { bar: bar.with_style(style(template)), with_total, counted: None, shown: false }
+    }
+
+    /// Gets the total from `count`, which runs in a thread of its own, but only if there is a
+    /// terminal to show it on. If it is `None`, the total stays unknown.
+    pub fn counting(mut self, count: impl FnOnce() -> Option<u64> + Send + 'static) -> Self {
+        if io::stderr().is_terminal() {
+            let (found, counted) = channel();
+            thread::spawn(move || count().map(|total| found.send(total)));
+            self.counted = Some(counted);
+        }
+        self
     }
 
     /// Sets what is being done and how much there is to do.
@@ -56,6 +75,9 @@ impl Progress {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
             self.shown = true;
         }
+        if let Some(total) = self.counted.as_ref().and_then(|counted| counted.try_recv().ok()) {
+            self.expect(total);
+        }
         self.bar.set_position(position);
     }
 
@@ -64,10 +86,10 @@ impl Progress {
         self.set(self.bar.position() + done);
     }
 
-    /// Sets how many bytes there will be, as far as is known.
-    pub fn expect_bytes(&mut self, total: u64) {
+    /// Sets how much there will be, as far as is known.
+    pub fn expect(&mut self, total: u64) {
         if self.bar.length().is_none() {
-            self.bar.set_style(style(BYTES_AND_LEFT));
+            self.bar.set_style(style(self.with_total));
         }
         self.bar.set_length(total);
     }

@@ -30,7 +30,7 @@ impl Shown {
             return;
         }
         let line = self.line.get_or_insert_with(Progress::of_bytes);
-        line.expect_bytes(now.total_bytes);
+        line.expect(now.total_bytes);
         line.set(now.done_bytes);
     }
 

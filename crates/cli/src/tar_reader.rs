@@ -8,7 +8,7 @@
 //!   [`MOST_RANGES`] ranges.
 //! - No reader gets more of a member's data than the member has; the rest is skipped.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 
 use anyhow::{Context, bail, ensure};
 use tar::{EntryType, GnuExtSparseHeader, GnuSparseHeader, Header};
@@ -48,16 +48,46 @@ struct Before {
 
 /// Reads an archive from its start. Reading from it reads the data of the current member.
 pub struct TarReader<R> {
-    input: R,
+    input: Counted<R>,
     /// The rest of that member's data, and of the padding after it.
     data_bytes: u64,
     padding_bytes: u64,
 }
 
-impl<R: Read> TarReader<R> {
+/// An input, and how many bytes of it were read.
+struct Counted<R> {
+    input: R,
+    bytes: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let len = self.input.read(buf)?;
+        self.bytes += len as u64;
+        Ok(len)
+    }
+}
+
+impl<R: BufRead> BufRead for Counted<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.input.fill_buf()
+    }
+
+    fn consume(&mut self, len: usize) {
+        self.input.consume(len);
+        self.bytes += len as u64;
+    }
+}
+
+impl<R: BufRead> TarReader<R> {
     /// The archive that `input` holds.
     pub fn new(input: R) -> Self {
-        Self { input, data_bytes: 0, padding_bytes: 0 }
+        Self { input: Counted { input, bytes: 0 }, data_bytes: 0, padding_bytes: 0 }
+    }
+
+    /// Bytes of the archive that were read.
+    pub fn position(&self) -> u64 {
+        self.input.bytes
     }
 
     /// The next member; `None` at the end.
@@ -160,6 +190,19 @@ impl<R: Read> TarReader<R> {
             is_extended = more.is_extended();
         }
         Ok((gnu.real_size()?, Ranges::of_numbers(&numbers)?))
+    }
+}
+
+impl<R: BufRead> BufRead for TarReader<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        let data = self.input.fill_buf()?;
+        let len = usize::try_from(self.data_bytes).map_or(data.len(), |left| left.min(data.len()));
+        Ok(&data[..len])
+    }
+
+    fn consume(&mut self, len: usize) {
+        self.input.consume(len);
+        self.data_bytes -= len as u64;
     }
 }
 

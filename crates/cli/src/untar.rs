@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
+use std::io::{self, BufRead};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
@@ -24,8 +24,6 @@ use crate::source::new_inode;
 use crate::sparse::{Ranges, read_map};
 use crate::tar_reader::{Member, TarReader};
 
-/// Bytes of a file that are read at a time.
-const BUFFER_BYTES: usize = 1 << 20;
 /// Permissions of directories without an entry in the archive.
 const PERMISSIONS: u32 = 0o755;
 
@@ -39,8 +37,6 @@ pub struct Untar<'a> {
     known: HashSet<PathBuf>,
     /// Directories with their final attributes: creating entries in them changes their times.
     directories: Vec<(PathBuf, Attributes)>,
-    buffer: Vec<u8>,
-    written_bytes: u64,
     progress: Progress,
     failures: usize,
 }
@@ -77,21 +73,26 @@ impl<'a> Untar<'a> {
             directory,
             keep,
             directories: Vec::new(),
-            buffer: vec![0; BUFFER_BYTES],
-            written_bytes: 0,
             progress: Progress::of_bytes(),
             failures: 0,
         }
     }
 
+    /// Says how long the archive is, if that is known.
+    pub fn expect_bytes(mut self, len_bytes: Option<u64>) -> Self {
+        len_bytes.inspect(|len_bytes| self.progress.expect(*len_bytes));
+        self
+    }
+
     /// Unpacks all of an archive. Errors are reported on standard error, and unpacking goes on;
     /// returns how many there were. An archive that cannot be read any further is an error.
-    pub fn unpack(mut self, archive: impl Read) -> anyhow::Result<usize> {
+    pub fn unpack(mut self, archive: impl BufRead) -> anyhow::Result<usize> {
         let mut archive = TarReader::new(archive);
         while let Some(member) = archive.next_member().context("cannot read the archive")? {
             interrupt::check()?;
             let unpacked = self.member(&member, &mut archive);
             interrupt::check()?;
+            self.progress.set(archive.position());
             self.note(&member.name.escape_ascii().to_string(), unpacked)?;
         }
         for (path, attributes) in std::mem::take(&mut self.directories).into_iter().rev() {
@@ -112,7 +113,11 @@ impl<'a> Untar<'a> {
         Ok(())
     }
 
-    fn member(&mut self, member: &Member, data: &mut impl Read) -> anyhow::Result<()> {
+    fn member(
+        &mut self,
+        member: &Member,
+        data: &mut TarReader<impl BufRead>,
+    ) -> anyhow::Result<()> {
         let attributes = Attributes::of(member)?;
         let path = self.place(attributes.sparse.name.as_ref().unwrap_or(&member.name))?;
         let kind = member.header.entry_type();
@@ -201,7 +206,7 @@ impl<'a> Untar<'a> {
     fn make(
         &mut self,
         member: &Member,
-        data: &mut impl Read,
+        data: &mut TarReader<impl BufRead>,
         path: &Path,
         sparse: &Sparse,
     ) -> anyhow::Result<()> {
@@ -233,7 +238,7 @@ impl<'a> Untar<'a> {
     fn content(
         &mut self,
         member: &Member,
-        data: &mut impl Read,
+        data: &mut TarReader<impl BufRead>,
         path: &Path,
         sparse: &Sparse,
     ) -> anyhow::Result<()> {
@@ -245,13 +250,16 @@ impl<'a> Untar<'a> {
         for range in ranges.within(len_bytes)? {
             let mut offset = range.start;
             while offset < range.end {
-                let want = (range.end - offset).min(BUFFER_BYTES as u64) as usize;
-                data.read_exact(&mut self.buffer[..want]).context("its data ends too early")?;
-                self.destination.write(path, &self.buffer[..want], offset)?;
-                offset += want as u64;
+                interrupt::check()?;
+                let piece = data.fill_buf()?;
+                ensure!(!piece.is_empty(), "its data ends too early");
+                let len =
+                    piece.len().min(usize::try_from(range.end - offset).unwrap_or(usize::MAX));
+                self.destination.write(path, &piece[..len], offset)?;
+                data.consume(len);
+                offset += len as u64;
                 written_to = offset;
-                self.written_bytes += want as u64;
-                self.progress.set(self.written_bytes);
+                self.progress.set(data.position());
             }
         }
         if written_to != len_bytes {
@@ -288,7 +296,11 @@ impl<'a> Untar<'a> {
 impl Sparse {
     /// The length of a file, and the ranges of its data, of `stored_bytes`. Reads a map before the
     /// data.
-    fn ranges(&self, stored_bytes: u64, data: &mut impl Read) -> anyhow::Result<(u64, Ranges)> {
+    fn ranges(
+        &self,
+        stored_bytes: u64,
+        data: &mut TarReader<impl BufRead>,
+    ) -> anyhow::Result<(u64, Ranges)> {
         let len_bytes = self.len_bytes.context("a sparse file without a length");
         if self.has_leading_map {
             Ok((len_bytes?, read_map(data)?))

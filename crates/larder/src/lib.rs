@@ -59,7 +59,7 @@ mod send;
 
 /// The commands of streams, one by one.
 pub mod commands {
-    pub use larder_stream::{Changes, Command, Reader, StreamError, Timestamp, Writer};
+    pub use larder_stream::{Changes, Command, LocalCommands, StreamError, Timestamp};
 }
 
 #[doc(inline)]
@@ -85,7 +85,8 @@ pub use larder_stream::{
     ReceiveProblem, Received, SendError, SendOptions, SendProgress, Sent, Version as StreamVersion,
 };
 pub use mounted::{
-    ChangeEvent, MountedChanges, MountedFilesystem, MountedSnapshot, receive_mounted,
+    ChangeEvent, MountedChanges, MountedFilesystem, MountedSnapshot, MountedWalk, WalkOptions,
+    Walked, receive_mounted,
 };
 pub use open::OpenOptions;
 pub use overview::Overview;

@@ -1,6 +1,7 @@
 //! Snapshots as streams: the format of `btrfs send` and `btrfs receive`, sending and receiving.
 //!
 //! - [`Reader`] and [`Writer`]: a stream as [`Command`]s, of every [`Version`].
+//! - [`LocalCommands`] and [`encode_local`]: commands that stay on the machine.
 //! - [`Follower`]: the progress of a stream that passes by.
 //! - [`dump()`]: a stream as text.
 //! - [`send()`]: a read-only snapshot as a stream, full or as an increment to a parent.
@@ -40,6 +41,6 @@ pub use receive::{
 };
 pub use send::{Counted, Reading, SendError, SendOptions, SendProgress, Sent, send, send_reading};
 pub use wire::{
-    Attribute, Command, Follower, Reader, StreamError, StreamProblem, Timestamp, TooLong, Version,
-    Work, Writer, encode,
+    Attribute, Command, Follower, LocalCommands, Reader, StreamError, StreamProblem, Timestamp,
+    TooLong, Version, Work, Writer, encode, encode_local,
 };

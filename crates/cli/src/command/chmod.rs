@@ -6,13 +6,12 @@ use anyhow::Context;
 use clap::Args;
 use larder::commands::Command;
 use larder::{FileType, Inode, SetAttributes};
-use rustix::fs::{FileType as NodeType, Stat};
 
 use super::{Outcome, exit_code};
 use crate::extract::umask;
 use crate::interrupt;
 use crate::mode_change::ModeChange;
-use crate::on_mount::{self, OnMount};
+use crate::on_mount::{self, OnMount, Present};
 use crate::source::{PathSource, Writing};
 use crate::tree::{Each, walk};
 
@@ -55,15 +54,16 @@ impl Chmod {
     fn apply_on_mount(&self) -> Outcome {
         interrupt::watch()?;
         let umask = umask();
-        let change = |changes: &mut OnMount, path: &[u8], stat: &Stat| {
-            let file_type = NodeType::from_raw_mode(stat.st_mode);
-            if file_type == NodeType::Symlink {
+        let change = |changes: &mut OnMount, path: &[u8], present: Present| {
+            let file_type = FileType::from_mode(present.mode);
+            if file_type == Some(FileType::Symlink) {
                 return Ok(());
             }
-            let mode = self.mode.apply(stat.st_mode, file_type == NodeType::Directory, umask);
+            let is_directory = file_type == Some(FileType::Directory);
+            let mode = self.mode.apply(present.mode, is_directory, umask);
             changes.make(&Command::Chmod { path, mode: u64::from(mode & 0o7777) })
         };
-        let paths = on_mount::resolved(&self.paths, true)?;
+        let paths = on_mount::all_resolved(&self.paths, true)?;
         let failures = on_mount::with_each(paths, |changes, path| {
             on_mount::change_attributes(changes, path, self.recursive, change)
         })?;

@@ -6,11 +6,10 @@ use anyhow::{Context, bail};
 use clap::Args;
 use larder::commands::Command;
 use larder::{Inode, SetAttributes};
-use rustix::fs::Stat;
 
 use super::{Outcome, exit_code};
 use crate::interrupt;
-use crate::on_mount::{self, OnMount};
+use crate::on_mount::{self, OnMount, Present};
 use crate::source::{PathSource, Writing};
 use crate::tree::{Each, Node, walk};
 
@@ -82,11 +81,11 @@ impl Chown {
     fn apply_on_mount(&self) -> Outcome {
         interrupt::watch()?;
         let Owners { uid, gid } = self.owners;
-        let change = |changes: &mut OnMount, path: &[u8], stat: &Stat| {
-            let (uid, gid) = (uid.unwrap_or(stat.st_uid), gid.unwrap_or(stat.st_gid));
+        let change = |changes: &mut OnMount, path: &[u8], present: Present| {
+            let (uid, gid) = (uid.unwrap_or(present.uid), gid.unwrap_or(present.gid));
             changes.make(&Command::Chown { path, uid: uid.into(), gid: gid.into() })
         };
-        let paths = on_mount::resolved(&self.paths, !self.recursive && !self.no_dereference)?;
+        let paths = on_mount::all_resolved(&self.paths, !self.recursive && !self.no_dereference)?;
         let failures = on_mount::with_each(paths, |changes, path| {
             on_mount::change_attributes(changes, path, self.recursive, change)
         })?;

@@ -1,8 +1,9 @@
 //! `larder cp`.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufReader, Seek};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,9 @@ use crate::target::{Target, is_image, parent_of};
 use crate::transplant::Transplant;
 use crate::tree::walk;
 use crate::untar::Untar;
+
+/// Bytes of an archive that are read at a time.
+const ARCHIVE_BYTES: usize = 256 << 10;
 
 /// Copy files out of a file system that is not mounted, into it, or within it; or onto a mount
 ///
@@ -65,7 +69,9 @@ impl Cp {
         }
         interrupt::watch()?;
         if self.sources.iter().all(|source| source == "-" || is_of_this_system(source)) {
-            return self.copy_onto_mount();
+            let takes_directories = self.recursive || self.archive;
+            let (sources, to) = (&self.sources, &self.destination);
+            return onto_mount(sources, to, self.keep(), takes_directories).map(exit_code);
         }
         let into = self.destination.is_dir();
         if self.sources.len() > 1 && !into {
@@ -93,44 +99,6 @@ impl Cp {
         if self.archive { Keep::Everything } else { Keep::Permissions }
     }
 
-    /// Copies from this system onto a mount of larder.
-    fn copy_onto_mount(&self) -> Outcome {
-        let shown = self.destination.display();
-        let into = self.destination.is_dir();
-        let is_archive = self.sources == ["-"];
-        ensure!(into || self.sources.len() == 1, "{shown}: several sources need a directory");
-        ensure!(into || !is_archive, "{shown}: an archive is unpacked into a directory");
-        let (base, target) = if into {
-            (&*self.destination, PathBuf::new())
-        } else {
-            let name = self.destination.file_name();
-            let name = name.with_context(|| format!("{shown}: has no name"))?;
-            (parent_of(&self.destination), PathBuf::from(name))
-        };
-        let changes = OnMount::below(base, &self.destination)?;
-        let is_one_tree = !is_archive && self.sources.len() == 1;
-        let mut mount = OntoMount::new(changes, self.keep(), is_one_tree);
-        let mut failures = 0;
-        if is_archive {
-            failures += Untar::new(&mut mount, target, self.keep()).unpack(io::stdin().lock())?;
-        } else {
-            let mut ingest = Ingest::new(&mut mount, self.keep());
-            for source in &self.sources {
-                let path = Path::new(source);
-                if path.is_dir() && !self.recursive && !self.archive {
-                    bail!("{}: is a directory (use --recursive)", source.display());
-                }
-                let target = match path.file_name() {
-                    Some(name) if into => PathBuf::from(name),
-                    _ => target.clone(),
-                };
-                expect_outside(path, &base.join(&target))?;
-                failures = ingest.copy(path, &target)?;
-            }
-        }
-        Ok(exit_code(failures + mount.finish()?))
-    }
-
     fn copy_in(&self) -> Outcome {
         self.source.change(self.destination.as_os_str(), |writing| self.copy_into(writing))
     }
@@ -142,15 +110,14 @@ impl Cp {
         if self.sources == ["-"] {
             writing.start.open_directory(&destination)?;
             let mut image = IntoImage::new(&writing.start);
-            let unpacked = Untar::new(&mut image, destination, self.keep());
-            return unpacked.unpack(io::stdin().lock());
+            return unpack_input(Untar::new(&mut image, destination, self.keep()));
         }
         let into = writing.start.open_directory(&destination).is_ok();
         let shown = self.destination.display();
         ensure!(into || self.sources.len() == 1, "{shown}: several sources need a directory");
         let (mut failures, mut between) = (0, 0);
         let mut image = IntoImage::new(&writing.start);
-        let mut ingest = Ingest::new(&mut image, self.keep());
+        let mut ingest = Ingest::new(&mut image, self.keep()).expect(&self.sources);
         for source in &self.sources {
             let path = Path::new(source);
             let names_image = source.as_bytes().windows(2).any(|pair| pair == b":/");
@@ -227,6 +194,59 @@ impl Cp {
         };
         Ok((parent, name.to_owned()))
     }
+}
+
+/// Copies files of this system onto a mount of larder: to `destination`, or into it if it is a
+/// directory. Returns how many failures were reported.
+pub fn onto_mount(
+    sources: &[OsString],
+    destination: &Path,
+    keep: Keep,
+    takes_directories: bool,
+) -> anyhow::Result<usize> {
+    let shown = destination.display();
+    let into = destination.is_dir();
+    let is_archive = sources == ["-"];
+    ensure!(into || sources.len() == 1, "{shown}: several sources need a directory");
+    ensure!(into || !is_archive, "{shown}: an archive is unpacked into a directory");
+    let (base, target) = if into {
+        (destination, PathBuf::new())
+    } else {
+        let name = destination.file_name();
+        let name = name.with_context(|| format!("{shown}: has no name"))?;
+        (parent_of(destination), PathBuf::from(name))
+    };
+    let changes = OnMount::below(base, destination)?;
+    let is_one_tree = !is_archive && sources.len() == 1;
+    let mut mount = OntoMount::new(changes, keep, is_one_tree);
+    let mut failures = 0;
+    if is_archive {
+        failures += unpack_input(Untar::new(&mut mount, target, keep))?;
+    } else {
+        let mut ingest = Ingest::new(&mut mount, keep).expect(sources);
+        for source in sources {
+            let path = Path::new(source);
+            if path.is_dir() && !takes_directories {
+                bail!("{}: is a directory (use --recursive)", source.display());
+            }
+            let target = match path.file_name() {
+                Some(name) if into => PathBuf::from(name),
+                _ => target.clone(),
+            };
+            expect_outside(path, &base.join(&target))?;
+            failures = ingest.copy(path, &target)?;
+        }
+    }
+    Ok(failures + mount.finish()?)
+}
+
+/// Unpacks the archive on standard input. Returns how many failures were reported.
+fn unpack_input(untar: Untar<'_>) -> anyhow::Result<usize> {
+    let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let metadata = input.metadata()?;
+    let rest = if metadata.is_file() { Some((&input).stream_position()?) } else { None };
+    let len_bytes = rest.map(|start| metadata.len().saturating_sub(start));
+    untar.expect_bytes(len_bytes).unpack(BufReader::with_capacity(ARCHIVE_BYTES, input))
 }
 
 /// Whether a source is a file of this system, and neither an image nor in one.

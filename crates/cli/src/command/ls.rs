@@ -4,25 +4,32 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Args;
-use larder::{Directory, Entry, FileType, Inode, Metadata};
+use larder::{Directory, Entry, FileType, Inode, Metadata, WalkOptions, Walked};
 
 use super::Outcome;
 use crate::mode;
+use crate::on_mount::{self, Place, Walk};
 use crate::output::{Stdout, stdout};
 use crate::print::local_time;
 use crate::reason::in_words;
 use crate::source::{PathSource, warn_of_bad_copies};
 use crate::units::Units;
 
-/// List a directory of a file system that is not mounted
+/// List a directory of a file system that is not mounted, or on a mount of larder
+///
+/// On a mount the server lists it, faster than a program can. Only root and the user who mounted it
+/// may ask for that; others use the system's ls.
 ///
 /// Examples:
 ///   larder ls disk.img:/home
 ///   larder ls -la disk.img:/home/ann
 ///   larder ls -lhR disk.img
+///   larder ls -lR /mnt
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, disable_help_flag = true)]
 pub struct Ls {
@@ -47,7 +54,7 @@ pub struct Ls {
     #[command(flatten)]
     source: PathSource,
     /// What to list; without a path, the root
-    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    #[arg(required = true, value_name = "IMAGE:/PATH|PATH")]
     paths: Vec<OsString>,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
@@ -66,9 +73,14 @@ impl Ls {
         let mut failed = false;
         let headings = self.paths.len() > 1 || self.recursive;
         for (number, path) in self.paths.iter().enumerate() {
+            if let Some(path) = self.source.mounted_path(path)? {
+                let listed = self.list_mounted(&mut listing, path, headings, number > 0);
+                failed |= listed.with_context(|| path.display().to_string())?;
+                continue;
+            }
             let inode = self.source.find(path, !self.long)?;
             if self.directory || inode.file_type() != FileType::Directory {
-                listing.line(path.as_bytes(), &inode)?;
+                listing.inode(path.as_bytes(), &inode)?;
                 continue;
             }
             let filesystem = inode.subvolume().filesystem().clone();
@@ -117,7 +129,7 @@ impl Ls {
                         continue;
                     }
                 };
-                listing.line(entry.name().as_bytes(), &inode)?;
+                listing.inode(entry.name().as_bytes(), &inode)?;
                 if self.recursive && inode.file_type() == FileType::Directory {
                     let separator = if path.ends_with(b"/") { &b""[..] } else { b"/" };
                     let path = [&path, separator, entry.name().as_bytes()].concat();
@@ -128,6 +140,67 @@ impl Ls {
         }
         Ok(failed)
     }
+
+    /// Lists `path` on a mount, as [`list`](Self::list) does in an image.
+    fn list_mounted(
+        &self,
+        listing: &mut Listing,
+        path: &Path,
+        headings: bool,
+        mut spaced: bool,
+    ) -> anyhow::Result<bool> {
+        let follows = !self.long && !self.directory;
+        let top = on_mount::resolved(path, follows)?;
+        let below = self.recursive && !self.directory;
+        let mut walk =
+            Walk::begin(&top, WalkOptions { below, targets: self.long, ..<_>::default() })?;
+        let top = Place::of(&top)?.name;
+        // The entries of a directory that is shown.
+        let mut directory: Option<Vec<Shown>> = None;
+        let mut is_file = true;
+        while let Some(walked) = walk.next()? {
+            match (walked, &mut directory) {
+                (Walked::Directory { metadata, .. }, _) if self.directory => {
+                    listing.line(path.as_os_str().as_bytes(), &metadata, None)?;
+                    break;
+                }
+                (Walked::Directory { path: entered, .. }, last) => {
+                    is_file = false;
+                    listing.lines(last.take())?;
+                    // Paths of the walk begin with the name of its top.
+                    let below = Path::new(&entered).strip_prefix(&top)?;
+                    if !self.all && below.iter().any(is_dotted) {
+                        continue;
+                    }
+                    if headings {
+                        let shown = if below == Path::new("") { path } else { &path.join(below) };
+                        listing.heading(shown.as_os_str().as_bytes(), spaced)?;
+                        spaced = true;
+                    }
+                    directory = Some(Vec::new());
+                }
+                (Walked::Entry { name, metadata, target, .. }, Some(entries))
+                    if self.all || !is_dotted(&name) =>
+                {
+                    entries.push((name, metadata, target));
+                }
+                (Walked::Entry { metadata, target, .. }, _) if is_file => {
+                    let target = (metadata.file_type == FileType::Symlink).then_some(Ok(target));
+                    listing.line(path.as_os_str().as_bytes(), &metadata, target)?;
+                }
+                _ => {}
+            }
+        }
+        listing.lines(directory)?;
+        Ok(walk.failures() > 0)
+    }
+}
+
+/// The name of an entry, its attributes, and the target of a symbolic link.
+type Shown = (OsString, Metadata, OsString);
+
+fn is_dotted(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(b".")
 }
 
 fn name_of(entry: &larder::Result<Entry>) -> Option<&OsStr> {
@@ -136,7 +209,7 @@ fn name_of(entry: &larder::Result<Entry>) -> Option<&OsStr> {
 
 /// Whether an entry is shown only with `--all`.
 fn is_hidden(entry: &larder::Result<Entry>) -> bool {
-    name_of(entry).is_some_and(|name| name.as_bytes().starts_with(b"."))
+    name_of(entry).is_some_and(is_dotted)
 }
 
 /// Writes lists.
@@ -159,24 +232,46 @@ impl Listing {
         writeln!(self.out, ":")
     }
 
-    fn line(&mut self, name: &[u8], inode: &Inode) -> anyhow::Result<()> {
+    fn inode(&mut self, name: &[u8], inode: &Inode) -> anyhow::Result<()> {
+        let shows_target = self.long && inode.file_type() == FileType::Symlink;
+        let target = shows_target.then(|| inode.link_target().map(PathBuf::into_os_string));
+        let target = target.map(|target| target.map_err(|error| error.to_string()));
+        Ok(self.line(name, &inode.metadata(), target)?)
+    }
+
+    /// Writes the entries of a directory, sorted by name.
+    fn lines(&mut self, entries: Option<Vec<Shown>>) -> io::Result<()> {
+        let mut entries = entries.unwrap_or_default();
+        entries.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        entries.into_iter().try_for_each(|(name, metadata, target)| {
+            let target = (metadata.file_type == FileType::Symlink).then_some(Ok(target));
+            self.line(name.as_bytes(), &metadata, target)
+        })
+    }
+
+    fn line(
+        &mut self,
+        name: &[u8],
+        metadata: &Metadata,
+        target: Option<Result<OsString, String>>,
+    ) -> io::Result<()> {
         if self.inode {
-            write!(self.out, "{:>7} ", inode.number())?;
+            write!(self.out, "{:>7} ", metadata.inode)?;
         }
         if self.long {
-            let metadata = inode.metadata();
-            self.attributes(&metadata)?;
+            self.attributes(metadata)?;
         }
         self.name(name)?;
-        if self.long && inode.file_type() == FileType::Symlink {
+        if self.long
+            && let Some(target) = target
+        {
             write!(self.out, " -> ")?;
-            match inode.link_target() {
-                Ok(target) => self.name(target.as_os_str().as_bytes())?,
+            match target {
+                Ok(target) => self.name(target.as_bytes())?,
                 Err(error) => write!(self.out, "? ({error})")?,
             }
         }
-        writeln!(self.out)?;
-        Ok(())
+        writeln!(self.out)
     }
 
     fn attributes(&mut self, metadata: &Metadata) -> io::Result<()> {

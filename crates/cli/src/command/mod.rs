@@ -10,6 +10,7 @@ mod chown;
 mod completions;
 mod cp;
 mod device;
+mod du;
 mod filesystem;
 mod getfattr;
 mod health;
@@ -116,8 +117,9 @@ enum Command {
     Complete(completions::Complete),
     Completions(completions::Completions),
     Cp(cp::Cp),
-    #[command(subcommand)]
+    #[command(subcommand, alias = "d")]
     Device(device::Device),
+    Du(du::Du),
     #[command(subcommand)]
     Filesystem(filesystem::Filesystem),
     Getfattr(getfattr::Getfattr),
@@ -178,6 +180,7 @@ impl Larder {
             Command::Completions(command) => command.run(),
             Command::Cp(command) => command.run(),
             Command::Device(command) => command.run(&global),
+            Command::Du(command) => command.run(),
             Command::Filesystem(command) => command.run(&global),
             Command::Getfattr(command) => command.run(),
             Command::Health(command) => command.run(),

@@ -191,7 +191,7 @@ impl Watch {
             signal_hook::flag::register(signal, interrupted.clone())?;
         }
         let mut progress = Progress::of_bytes();
-        len_bytes.inspect(|len_bytes| progress.expect_bytes(*len_bytes));
+        len_bytes.inspect(|len_bytes| progress.expect(*len_bytes));
         Ok(Self { is_quiet, progress, interrupted })
     }
 

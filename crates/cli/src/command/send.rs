@@ -268,7 +268,7 @@ impl Write for Output {
         self.written_bytes += len as u64;
         let millionths = u64::from(self.progress.millionths());
         if millionths >= ENOUGH_TO_TELL {
-            self.line.expect_bytes(self.written_bytes.saturating_mul(1_000_000) / millionths);
+            self.line.expect(self.written_bytes.saturating_mul(1_000_000) / millionths);
         }
         self.line.set(self.written_bytes);
         Ok(len)

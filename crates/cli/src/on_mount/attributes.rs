@@ -1,55 +1,66 @@
 //! Changing attributes in trees.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use rustix::fs::{AtFlags, Stat, fstat, statat};
+use larder::{FileType, Metadata, WalkOptions, Walked};
+use rustix::fs::{AtFlags, statat};
 
-use super::OnMount;
-use super::walk::{Visitor, walk};
+use super::walk::{Walk, count};
+use super::{OnMount, Place};
 use crate::progress::Progress;
 
-/// Changes the attributes of `path`, a name in the directory of `changes`, and of everything below
-/// if `recursive`: `change` does it for a path, from the present attributes. Returns how many
-/// errors were reported.
+/// The attributes that changes start from.
+#[derive(Clone, Copy)]
+pub struct Present {
+    /// Type and permissions.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+}
+
+impl From<&Metadata> for Present {
+    fn from(metadata: &Metadata) -> Self {
+        let Metadata { mode, uid, gid, .. } = *metadata;
+        Self { mode, uid, gid }
+    }
+}
+
+/// Changes the attributes of `path`, and of everything below if `recursive`. `changes` are below the
+/// directory of its [`Place`]. `change` does it for a path, from the present attributes. Returns how
+/// many errors were reported.
 pub fn change_attributes(
     changes: &mut OnMount,
     path: &Path,
     recursive: bool,
-    change: impl Fn(&mut OnMount, &[u8], &Stat) -> anyhow::Result<()>,
+    change: impl Fn(&mut OnMount, &[u8], Present) -> anyhow::Result<()>,
 ) -> anyhow::Result<usize> {
-    let name = path.file_name().context("it has no name")?;
-    let directory = changes.directory().try_clone_to_owned()?;
+    let Place { name, .. } = Place::of(path)?;
     if !recursive {
-        let found = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        change(changes, name.as_bytes(), &found)?;
+        let at = if name.is_empty() { OsStr::new(".") } else { &name };
+        let found = statat(changes.directory(), at, AtFlags::SYMLINK_NOFOLLOW)?;
+        let present = Present { mode: found.st_mode, uid: found.st_uid, gid: found.st_gid };
+        change(changes, name.as_bytes(), present)?;
         return Ok(0);
     }
-    let mut each = Each { changes, change, progress: Progress::of_files() };
-    walk(directory.as_fd(), name, &mut each)
-}
-
-struct Each<'c, F> {
-    changes: &'c mut OnMount,
-    change: F,
-    progress: Progress,
-}
-
-impl<F: Fn(&mut OnMount, &[u8], &Stat) -> anyhow::Result<()>> Visitor for Each<'_, F> {
-    fn enter(&mut self, path: &[u8], directory: BorrowedFd<'_>) -> anyhow::Result<()> {
-        self.progress.add(1);
-        (self.change)(self.changes, path, &fstat(directory)?)
+    let tree = path.to_owned();
+    let mut progress = Progress::of_files().counting(move || count(&tree));
+    let mut walk = Walk::begin(path, WalkOptions { below: true, ..WalkOptions::default() })?;
+    let mut directory = PathBuf::new();
+    while let Some(walked) = walk.next()? {
+        let (path, metadata) = match walked {
+            Walked::Directory { path, metadata, .. } => {
+                directory = path.into();
+                (directory.clone(), metadata)
+            }
+            Walked::Entry { name, metadata, .. } if metadata.file_type != FileType::Directory => {
+                (directory.join(name), metadata)
+            }
+            _ => continue,
+        };
+        progress.add(1);
+        change(changes, path.as_os_str().as_bytes(), Present::from(&metadata))?;
     }
-
-    fn visit(&mut self, path: &[u8], at: BorrowedFd<'_>, name: &OsStr) -> anyhow::Result<()> {
-        self.progress.add(1);
-        (self.change)(self.changes, path, &statat(at, name, AtFlags::SYMLINK_NOFOLLOW)?)
-    }
-
-    fn leave(&mut self, _: &[u8]) -> anyhow::Result<()> {
-        Ok(())
-    }
+    Ok(walk.failures())
 }

@@ -3,6 +3,7 @@
 
 mod attributes;
 mod destination;
+mod place;
 mod remove;
 mod walk;
 
@@ -13,6 +14,8 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::{Context, ensure};
 use larder::commands::Command;
@@ -23,12 +26,15 @@ use crate::interrupt;
 use crate::on_one_line;
 use crate::progress::Progress;
 use crate::reason::in_words;
-use crate::target::parent_of;
 
-pub use attributes::change_attributes;
+pub use attributes::{Present, change_attributes};
 pub use destination::OntoMount;
+pub use place::Place;
 pub use remove::remove;
+pub use walk::Walk;
 
+/// A path on any other file system.
+const NOT_OURS: &str = "is not on a mount of larder; use the system's own command";
 /// How directories are opened.
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -55,6 +61,8 @@ impl Error for Gone {}
 pub struct OnMount {
     directory: OwnedFd,
     changes: MountedChanges,
+    /// Names that will be removed, for a terminal.
+    removals: Arc<AtomicU64>,
 }
 
 impl OnMount {
@@ -69,13 +77,21 @@ impl OnMount {
         ensure!(!is_read_only, "{}: Read-only file system", named());
         let shown = directory.to_owned();
         let mut progress = Progress::of_files();
+        let removals: Arc<AtomicU64> = Arc::default();
+        let expected = removals.clone();
         let observe = move |event: ChangeEvent<'_>| {
             match event {
                 ChangeEvent::Failed(reason) => {
                     let reason = on_one_line(&in_words(reason));
                     progress.say(&format!("ERROR: {}: {reason}", shown.display()));
                 }
-                ChangeEvent::Removed(names) => progress.set(names),
+                ChangeEvent::Removed(names) => {
+                    match expected.load(Relaxed) {
+                        0 => {}
+                        expected => progress.expect(expected),
+                    }
+                    progress.set(names);
+                }
             }
             if interrupt::check().is_ok() {
                 ControlFlow::Continue(())
@@ -84,10 +100,13 @@ impl OnMount {
             }
         };
         let changes = MountedChanges::below(&open, observe).with_context(named)?;
-        let changes = changes.with_context(|| {
-            format!("{}: is not on a mount of larder; use the system's own command", named())
-        })?;
-        Ok(Self { directory: open, changes })
+        let changes = changes.with_context(|| format!("{}: {NOT_OURS}", named()))?;
+        Ok(Self { directory: open, changes, removals })
+    }
+
+    /// Says that so many names more will be removed.
+    fn expect_removals(&self, names: u64) {
+        self.removals.fetch_add(names, Relaxed);
     }
 
     /// The directory.
@@ -111,20 +130,21 @@ impl OnMount {
     }
 }
 
-/// Paths whose last part is a name: those that end with a symbolic link lead where the link does,
-/// if `follows`, and so do those that end with `.` or `..`.
-pub fn resolved(paths: &[OsString], follows: bool) -> anyhow::Result<Vec<PathBuf>> {
-    let resolved = |text: &OsString| {
-        let path = Path::new(text);
-        let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
-        let is_name = path.file_name().is_some() && !(is_link && follows);
-        let found = if is_name { Ok(path.to_owned()) } else { path.canonicalize() };
-        found.with_context(|| path.display().to_string())
-    };
-    paths.iter().map(resolved).collect()
+/// A path whose last part is a name: one that ends with a symbolic link leads where the link does,
+/// if `follows`, and so does one that ends with `.` or `..`.
+pub fn resolved(path: &Path, follows: bool) -> anyhow::Result<PathBuf> {
+    let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
+    let is_name = path.file_name().is_some() && !(is_link && follows);
+    let found = if is_name { Ok(path.to_owned()) } else { path.canonicalize() };
+    found.with_context(|| path.display().to_string())
 }
 
-/// Does `work` with every path, and the changes below the directory that contains it. Returns how
+/// As [`resolved`], for many.
+pub fn all_resolved(paths: &[OsString], follows: bool) -> anyhow::Result<Vec<PathBuf>> {
+    paths.iter().map(|path| resolved(Path::new(path), follows)).collect()
+}
+
+/// Does `work` with every path, and the changes below the directory of its [`Place`]. Returns how
 /// many changes failed, with those that `work` reported itself.
 pub fn with_each<P: AsRef<Path>>(
     paths: impl IntoIterator<Item = P>,
@@ -134,16 +154,17 @@ pub fn with_each<P: AsRef<Path>>(
     let mut open: Option<(PathBuf, OnMount)> = None;
     for path in paths {
         let path = path.as_ref();
-        let parent = parent_of(path);
-        if open.as_ref().is_none_or(|(directory, _)| directory != parent) {
+        let named = || path.display().to_string();
+        let Place { directory: parent, .. } = Place::of(path).with_context(named)?;
+        if open.as_ref().is_none_or(|(directory, _)| *directory != parent) {
             if let Some((_, changes)) = open.take() {
                 failures += changes.finish()?;
             }
-            open = Some((parent.to_owned(), OnMount::below(parent, path)?));
+            let changes = OnMount::below(&parent, path)?;
+            open = Some((parent, changes));
         }
         if let Some((_, changes)) = &mut open {
-            let done = work(changes, path).with_context(|| path.display().to_string());
-            failures += done?;
+            failures += work(changes, path).with_context(named)?;
         }
     }
     if let Some((_, changes)) = open {

@@ -1,5 +1,6 @@
 //! Removing files and trees.
 
+use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -8,6 +9,7 @@ use larder::commands::Command;
 use larder_fuse::usage::MountTable;
 
 use super::OnMount;
+use super::walk::count;
 
 /// Removes `path`, a name in the directory of `changes`, with everything below.
 pub fn remove(changes: &mut OnMount, path: &Path) -> anyhow::Result<()> {
@@ -18,6 +20,9 @@ pub fn remove(changes: &mut OnMount, path: &Path) -> anyhow::Result<()> {
     let mounts = MountTable::of_this_process()?;
     if let Some(mount) = mounts.at_or_below(&path.canonicalize()?) {
         bail!("{} is mounted", mount.path.display());
+    }
+    if io::stderr().is_terminal() {
+        count(path).inspect(|names| changes.expect_removals(*names));
     }
     changes.make(&Command::Rmdir { path: name })
 }

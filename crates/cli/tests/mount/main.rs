@@ -20,6 +20,7 @@ mod options;
 mod posix;
 mod privileges;
 mod programs;
+mod reading;
 mod receive;
 mod refusals;
 mod remount;

@@ -14,7 +14,7 @@ use crate::support::{
 };
 
 /// Everything that a copy of a tree keeps, in lines.
-fn listing(tree: &Path) -> String {
+pub(crate) fn listing(tree: &Path) -> String {
     let line = "find . -printf '%P %y %m %U %G %s %n %T@ %l\\n' | sort
         find . -type f -exec md5sum {} + | sort -k2
         find . -print0 | sort -z | xargs -0 getfattr -h -d -m - 2>/dev/null | sed '/^$/d'
@@ -24,7 +24,7 @@ fn listing(tree: &Path) -> String {
 }
 
 /// A tree with one of everything.
-fn make_tree(at: &Path) {
+pub(crate) fn make_tree(at: &Path) {
     let line = "mkdir -p a/b/c 'odd \"name\" \u{e9}' empty; chmod 750 a; chmod 1777 empty; chown 7:8 a/b
         for n in $(seq 300); do echo $n > a/$n; done
         for n in $(seq 40); do head -c $((n * 700)) /dev/urandom > a/b/medium$n; done
@@ -41,7 +41,7 @@ fn make_tree(at: &Path) {
 
 /// Runs larder, which must fail; returns what it said.
 #[track_caller]
-fn fails(command: &mut Command) -> String {
+pub(crate) fn fails(command: &mut Command) -> String {
     let Output { status, stderr, .. } = command.output().unwrap();
     let said = String::from_utf8_lossy(&stderr).into_owned();
     assert_eq!(status.code(), Some(1), "{said}");

@@ -127,6 +127,32 @@ pub struct Metadata {
 }
 
 impl Metadata {
+    /// The attributes of an inode of this type; the others are zeros.
+    #[doc(hidden)]
+    pub fn of_type(file_type: FileType) -> Self {
+        Self {
+            subvolume: 0,
+            inode: 0,
+            file_type,
+            mode: 0,
+            nlink: 0,
+            uid: 0,
+            gid: 0,
+            device: (0, 0),
+            size_bytes: 0,
+            allocated_bytes: 0,
+            dirty_bytes: 0,
+            atime: Timestamp::default(),
+            mtime: Timestamp::default(),
+            ctime: Timestamp::default(),
+            otime: Timestamp::default(),
+            flags: InodeFlags::empty(),
+            generation: 0,
+            change_generation: 0,
+            sequence: 0,
+        }
+    }
+
     /// The flags as `FS_IOC_GETFLAGS` (`chattr`, `lsattr`) has them.
     pub fn ioctl_flags(&self) -> u32 {
         // A file whose data proved incompressible has both; this is what writeback does about it.

@@ -83,6 +83,11 @@ impl MountTable {
         self.0.iter().find(|mount| mount.path.starts_with(path))
     }
 
+    /// A mount below `path`, which is an absolute path without symbolic links.
+    pub fn below(&self, path: &Path) -> Option<&MountEntry> {
+        self.0.iter().find(|mount| mount.path.starts_with(path) && mount.path != path)
+    }
+
     /// The mounts on directories of `mount`.
     pub fn inside<'t>(&'t self, mount: &'t MountEntry) -> impl Iterator<Item = &'t MountEntry> {
         self.0.iter().filter(|other| other.parent == mount.id && other.path != mount.path)

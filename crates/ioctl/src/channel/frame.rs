@@ -24,6 +24,8 @@ pub enum Kind {
     Mount = 5,
     /// [`Request::Change`](super::Request::Change).
     Change = 6,
+    /// [`Request::Walk`](super::Request::Walk).
+    Walk = 7,
     /// Either way: a part of the request's data.
     Data = 0x100,
     /// From the client: there is no more data.
@@ -38,13 +40,14 @@ pub enum Kind {
     Failed = 0x201,
 }
 
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 13] = [
     Kind::Send,
     Kind::Receive,
     Kind::Ending,
     Kind::Remount,
     Kind::Mount,
     Kind::Change,
+    Kind::Walk,
     Kind::Data,
     Kind::End,
     Kind::Stop,
@@ -64,7 +67,6 @@ pub fn write(mut to: impl Write, kind: Kind, body: &[u8]) -> io::Result<()> {
 
 /// Reads a frame into `body`, which is replaced. `None` if the other side has ended between frames.
 pub fn read(mut from: impl Read, body: &mut Vec<u8>) -> io::Result<Option<Kind>> {
-    body.clear();
     let mut header = [0; 8];
     let mut filled = 0;
     while filled < header.len() {
@@ -83,6 +85,7 @@ pub fn read(mut from: impl Read, body: &mut Vec<u8>) -> io::Result<Option<Kind>>
     if len > MOST_BYTES {
         return Err(invalid("a frame that is too long"));
     }
+    // Only what the last frame did not fill is cleared.
     body.resize(len, 0);
     from.read_exact(body)?;
     Ok(Some(kind))

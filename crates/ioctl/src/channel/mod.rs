@@ -12,7 +12,7 @@
 //! - A frame is at most [`MOST_FRAME_BYTES`](frame::MOST_BYTES) long, whatever its header says.
 //! - Inodes are named by subvolume and number, as the mount itself told the client. No descriptor
 //!   goes to the server, which would wait for itself if it used one. For the same reason a client
-//!   walks through a mount that the server returns.
+//!   looks a path up itself in a mount that the server returns.
 
 pub mod descriptor;
 mod ending;
@@ -21,6 +21,7 @@ mod mount;
 mod receive;
 mod request;
 mod servers;
+mod walk;
 
 use std::io;
 use std::os::fd::AsFd;
@@ -36,12 +37,13 @@ pub use mount::MountReply;
 pub use receive::{ReceiveNews, ReceiveReply, ReceiveRequest};
 pub use request::{Request, SendRequest};
 pub use servers::name_for;
+pub use walk::{Attributes, Record, WalkRequest, Wants};
 
 use crate::abi::CHANNEL;
 use crate::{call, invalid};
 
 /// Version of all messages of a channel.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bytes of a channel's name.
 const NAME_BYTES: usize = 48;
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::frame::Kind;
-use super::{NodeId, ReceiveRequest, invalid};
+use super::{NodeId, ReceiveRequest, WalkRequest, invalid};
 
 /// The most clone sources.
 const MOST_CLONE_SOURCES: usize = 4096;
@@ -22,11 +22,14 @@ pub enum Request {
     /// Receive streams, which follow as [`Data`](Kind::Data) and [`End`](Kind::End) or
     /// [`Stop`](Kind::Stop). Reports come as [`Event`](Kind::Event).
     Receive(ReceiveRequest),
-    /// Change what lies below a directory, by the commands of a stream, which follows as for
-    /// [`Receive`](Self::Receive). It has no command that begins a subvolume, and `rmdir` removes a
-    /// directory with all that is in it. Reports come as [`Event`](Kind::Event); the reply is that
-    /// of receiving.
+    /// Change what lies below a directory, by commands as in a stream, which follow as for
+    /// [`Receive`](Self::Receive). Each frame has whole commands, without checksums and without a
+    /// stream's header. None begins a subvolume, and `rmdir` removes a directory with all that is in
+    /// it. Reports come as [`Event`](Kind::Event); the reply is that of receiving.
     Change(NodeId),
+    /// Walk through a directory. The records come as [`Data`](Kind::Data), whole ones in each frame.
+    /// The reply is empty.
+    Walk(WalkRequest),
     /// Report, once the mount is gone, whether the last commit reached the devices. An empty
     /// [`Event`](Kind::Event) confirms the request; the reply comes at the end of the server and is
     /// empty.
@@ -66,6 +69,7 @@ impl Request {
             Self::Send(_) => Kind::Send,
             Self::Receive(_) => Kind::Receive,
             Self::Change(_) => Kind::Change,
+            Self::Walk(_) => Kind::Walk,
             Self::Ending => Kind::Ending,
             Self::Remount(_) => Kind::Remount,
             Self::Mount(_) => Kind::Mount,
@@ -78,6 +82,7 @@ impl Request {
             Self::Send(request) => request.body(),
             Self::Receive(request) => request.body(),
             Self::Change(NodeId { subvolume, inode }) => bytes_of([subvolume, inode].into_iter()),
+            Self::Walk(request) => request.body(),
             Self::Ending => Vec::new(),
             Self::Remount(words) | Self::Mount(words) => words.clone().into_bytes(),
         }
@@ -89,6 +94,9 @@ impl Request {
             let words = String::from_utf8(body.to_vec());
             let words = words.map_err(|_| invalid("options that are no text"))?;
             return Ok(if kind == Kind::Mount { Self::Mount(words) } else { Self::Remount(words) });
+        }
+        if kind == Kind::Walk {
+            return WalkRequest::parse(body).map(Self::Walk);
         }
         let (words, rest) = body.as_chunks::<8>();
         if !rest.is_empty() {

@@ -1,6 +1,6 @@
 //! Changing trees on mounts of larder.
 
-use std::io::{self, Write};
+use std::io;
 use std::net::Shutdown;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
@@ -8,11 +8,9 @@ use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 
 use larder_ioctl::channel::{Channel, Kind, ReceiveNews, ReceiveReply, Request, frame};
-use larder_stream::{Command, Writer};
+use larder_stream::{Command, encode_local};
 
-use crate::StreamVersion;
-
-/// How many bytes of commands go to the server at once.
+/// At least so many bytes of commands go to the server at once.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Changes below a directory of a mount of larder. Its server applies them, in their order, while
@@ -23,7 +21,9 @@ const PIECE_BYTES: usize = 256 << 10;
 /// the value is dropped before, those that were sent are still applied.
 #[derive(Debug)]
 pub struct MountedChanges {
-    writer: Writer<Frames>,
+    socket: UnixStream,
+    /// Commands that were not sent yet.
+    waiting: Vec<u8>,
     /// Reads what the server says; ends with the number of commands that failed.
     reports: Option<JoinHandle<io::Result<u64>>>,
 }
@@ -42,23 +42,42 @@ impl MountedChanges {
         frame::write(&socket, request.kind(), &request.body()).map_err(frame::of_socket)?;
         let from = socket.try_clone()?;
         let reports = thread::spawn(move || read_reports(&from, observe));
-        let frames = Frames { socket, waiting: Vec::with_capacity(PIECE_BYTES) };
-        Ok(Some(Self { writer: Writer::new(frames, StreamVersion::V2)?, reports: Some(reports) }))
+        Ok(Some(Self { socket, waiting: Vec::new(), reports: Some(reports) }))
     }
 
     /// Makes a change. Paths are relative to the directory; a clone names its source by the nil
-    /// uuid and a path of the same kind. `rmdir` removes a directory with all that is in it.
+    /// uuid and a path of the same kind. `rmdir` removes a directory with all that is in it. An
+    /// error of kind [`io::ErrorKind::InvalidInput`] means that the command is too long.
     pub fn make(&mut self, command: &Command<'_>) -> io::Result<()> {
-        match self.writer.write(command) {
-            Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(self.reason(error)),
-            written => written,
+        let before = self.waiting.len();
+        let encoded = encode_local(command, &mut self.waiting);
+        encoded.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        if self.waiting.len() - before > frame::MOST_BYTES {
+            self.waiting.truncate(before);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command is too long"));
         }
+        if self.waiting.len() < PIECE_BYTES {
+            return Ok(());
+        }
+        // The last command goes with the others if a frame has room for it.
+        let split = if self.waiting.len() > frame::MOST_BYTES { before } else { 0 };
+        let sent = self.send(split).and_then(|()| self.send(self.waiting.len()));
+        sent.map_err(|error| self.reason(error))
+    }
+
+    /// Sends the first `len` waiting bytes.
+    fn send(&mut self, len: usize) -> io::Result<()> {
+        if len > 0 {
+            frame::write(&self.socket, Kind::Data, &self.waiting[..len])?;
+            self.waiting.drain(..len);
+        }
+        Ok(())
     }
 
     /// Waits until all changes are made. Returns how many failed.
     pub fn finish(mut self) -> io::Result<u64> {
-        let ended = self.writer.write(&Command::End);
-        let ended = ended.and_then(|()| self.writer.output().end());
+        let ended = self.send(self.waiting.len());
+        let ended = ended.and_then(|()| frame::write(&self.socket, Kind::End, &[]));
         match (ended, self.reports()) {
             (_, Err(error)) => Err(error),
             (Err(error), Ok(_)) => Err(frame::of_socket(error)),
@@ -68,7 +87,7 @@ impl MountedChanges {
 
     /// What the server said, which explains an error of the socket.
     fn reason(&mut self, error: io::Error) -> io::Error {
-        let _ = self.writer.output().socket.shutdown(Shutdown::Both);
+        let _ = self.socket.shutdown(Shutdown::Both);
         self.reports().err().unwrap_or_else(|| frame::of_socket(error))
     }
 
@@ -112,46 +131,5 @@ fn read_reports(
             from.shutdown(Shutdown::Both)?;
             return Err(io::ErrorKind::Interrupted.into());
         }
-    }
-}
-
-/// Gathers bytes into frames.
-#[derive(Debug)]
-struct Frames {
-    socket: UnixStream,
-    waiting: Vec<u8>,
-}
-
-impl Frames {
-    fn pass_on(&mut self) -> io::Result<()> {
-        if !self.waiting.is_empty() {
-            frame::write(&self.socket, Kind::Data, &self.waiting)?;
-            self.waiting.clear();
-        }
-        Ok(())
-    }
-
-    fn end(&mut self) -> io::Result<()> {
-        self.pass_on()?;
-        frame::write(&self.socket, Kind::End, &[])
-    }
-}
-
-impl Write for Frames {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.waiting.len() + bytes.len() > PIECE_BYTES {
-            self.pass_on()?;
-        }
-        if bytes.len() >= PIECE_BYTES {
-            let len = bytes.len().min(frame::MOST_BYTES);
-            frame::write(&self.socket, Kind::Data, &bytes[..len])?;
-            return Ok(len);
-        }
-        self.waiting.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.pass_on()
     }
 }

@@ -7,8 +7,10 @@ mod estimate;
 mod filesystem;
 mod receive;
 mod snapshot;
+mod walk;
 
 pub use changes::{ChangeEvent, MountedChanges};
 pub use filesystem::MountedFilesystem;
 pub use receive::receive_mounted;
 pub use snapshot::MountedSnapshot;
+pub use walk::{MountedWalk, WalkOptions, Walked};

@@ -52,6 +52,19 @@ pub(crate) fn header(version: Version) -> Vec<u8> {
 /// Appends a command to `out`. After an error `out` is unchanged.
 pub fn encode(command: &Command<'_>, version: Version, out: &mut Vec<u8>) -> Result<(), TooLong> {
     let start = out.len();
+    encode_unchecked(command, version, out)?;
+    let checksum = checksum(&out[start..]);
+    out[start..][CHECKSUM_RANGE].copy_from_slice(&checksum.to_le_bytes());
+    Ok(())
+}
+
+/// As [`encode`]; the checksum stays zero.
+pub(super) fn encode_unchecked(
+    command: &Command<'_>,
+    version: Version,
+    out: &mut Vec<u8>,
+) -> Result<(), TooLong> {
+    let start = out.len();
     out.extend_from_slice(&[0; COMMAND_HEADER_LEN]);
     let mut fits = command.number() <= version.last_command();
     command.for_each_attribute(|attribute, value| {
@@ -71,7 +84,5 @@ pub fn encode(command: &Command<'_>, version: Version, out: &mut Vec<u8>) -> Res
     let written = &mut out[start..];
     written[..4].copy_from_slice(&(len as u32).to_le_bytes());
     written[4..6].copy_from_slice(&command.number().to_le_bytes());
-    let checksum = checksum(written);
-    written[CHECKSUM_RANGE].copy_from_slice(&checksum.to_le_bytes());
     Ok(())
 }

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
-use std::io::{self, Read};
+use std::io;
 use std::mem;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -20,13 +20,14 @@ use std::sync::mpsc::{self, SyncSender};
 use std::thread::{self, Scope};
 use std::time::Duration;
 
-use larder::commands::{Changes, Command, Reader};
+use larder::commands::{Changes, Command, LocalCommands};
 use larder::{CommandError, CommandProblem, Directory, Inode};
 use larder_ioctl::channel::{Kind, NodeId, ReceiveNews, ReceiveReply, frame};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
-use super::{input, removal, rights};
+use super::input::{self, Ahead};
+use super::{removal, rights};
 use crate::protocol::Notice;
 use crate::server::access::Caller;
 use crate::server::call::failed;
@@ -42,8 +43,6 @@ const MOST_DIRECTORIES: usize = 256;
 /// The server waits for the kernel to forget a tree in so many pauses at most, of this length.
 const MOST_PAUSES: usize = 500;
 const PAUSE: Duration = Duration::from_millis(2);
-/// After so much data another thread writes it back, so that the one that applies commands need not.
-const WRITE_BACK_BYTES: usize = 8 << 20;
 /// The client is told of each further step of so many bytes.
 const STEP_BYTES: u64 = 1 << 20;
 
@@ -69,7 +68,6 @@ pub(super) fn change(
         made: None,
         commands: 0,
         removed: 0,
-        unwritten_bytes: 0,
     };
     let (read, ended, stream_bytes) = thread::scope(|scope| {
         let write_back = Worker::new(scope, || {
@@ -79,7 +77,7 @@ pub(super) fn change(
         let rest = Rest(socket);
         let mut stream_bytes = 0;
         let read = match input::ahead(scope, socket) {
-            Ok(input) => changing.read(Reader::new(input), &mut stream_bytes, &write_back),
+            Ok(frames) => changing.read(&frames, &mut stream_bytes, &write_back),
             Err(error) => Err(refuse(Errno::AGAIN, &error.to_string())),
         };
         if read.is_ok() {
@@ -125,7 +123,7 @@ impl Worker {
     }
 }
 
-fn gone() -> Refusal {
+pub(super) fn gone() -> Refusal {
     refuse(Errno::PIPE, "the client is gone")
 }
 
@@ -144,8 +142,6 @@ pub(super) struct Changing<'s> {
     commands: u64,
     /// Names that were removed.
     pub(super) removed: u64,
-    /// Bytes of data since writeback was last asked for.
-    unwritten_bytes: usize,
 }
 
 /// A command that failed. Commands that follow and depend on it would fail for the same reason.
@@ -171,28 +167,26 @@ pub(super) enum Untold {
 impl Changing<'_> {
     fn read(
         &mut self,
-        mut reader: Reader<impl Read>,
+        frames: &Ahead,
         stream_bytes: &mut u64,
         write_back: &Worker,
     ) -> Result<(), Refusal> {
         let mut told_bytes = 0;
         loop {
-            match reader.next() {
+            let frame = match frames.next() {
                 Ok(None) => return Ok(()),
-                Ok(Some(Command::End)) => {}
-                Ok(Some(command)) => {
-                    if let Command::Write { data, .. } = command {
-                        self.unwritten_bytes += data.len();
-                    }
-                    self.command(&command).map_err(|_| gone())?;
-                }
+                Ok(Some(frame)) => frame,
                 Err(error) => return Err(refuse(Errno::INVAL, &error.to_string())),
+            };
+            for command in LocalCommands::new(&frame, *stream_bytes) {
+                let command = command.map_err(|error| refuse(Errno::INVAL, &error.to_string()))?;
+                self.command(&command).map_err(|_| gone())?;
             }
-            if self.unwritten_bytes >= WRITE_BACK_BYTES {
-                self.unwritten_bytes = 0;
+            *stream_bytes += frame.len() as u64;
+            frames.reuse(frame);
+            if self.tree.server.filesystem.has_much_dirty_data() {
                 write_back.ask();
             }
-            *stream_bytes = reader.offset();
             if *stream_bytes >= told_bytes + STEP_BYTES {
                 told_bytes = *stream_bytes;
                 let news = ReceiveNews::Read(told_bytes).body();

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::thread::{self, Scope};
 
 use larder_ioctl::channel::{Kind, frame};
@@ -35,13 +35,15 @@ pub(super) fn direct(socket: &UnixStream) -> impl Read {
     Input::new(move |data| read(socket, data))
 }
 
-/// A stream that a thread of `scope` reads ahead. It ends at the end of the stream, or once the
-/// socket is shut down.
-pub(super) fn ahead<'s>(scope: &'s Scope<'s, '_>, socket: &'s UnixStream) -> io::Result<impl Read> {
+/// Frames that a thread of `scope` reads ahead. They end with the stream, or once the socket is shut
+/// down.
+pub(super) fn ahead<'s>(scope: &'s Scope<'s, '_>, socket: &'s UnixStream) -> io::Result<Ahead> {
     let (filled, frames) = sync_channel(MOST_WAITING);
+    let (used, empty) = channel();
     let run = move || {
         loop {
-            let mut data = Vec::new();
+            // Memory that is used again is faster than new memory.
+            let mut data = empty.try_recv().unwrap_or_default();
             let outcome = read(socket, &mut data).map(|more| more.map(|()| data));
             let is_last = !matches!(outcome, Ok(Some(_)));
             if filled.send(outcome).is_err() || is_last {
@@ -50,21 +52,25 @@ pub(super) fn ahead<'s>(scope: &'s Scope<'s, '_>, socket: &'s UnixStream) -> io:
         }
     };
     thread::Builder::new().name("larder-input".into()).spawn_scoped(scope, run)?;
-    Ok(Input::new(move |data| receive(&frames, data)))
+    Ok(Ahead { frames, used })
 }
 
-fn receive(
-    frames: &Receiver<io::Result<Option<Vec<u8>>>>,
-    data: &mut Vec<u8>,
-) -> io::Result<Option<()>> {
-    match frames.recv() {
-        Ok(Ok(Some(frame))) => {
-            *data = frame;
-            Ok(Some(()))
-        }
-        Ok(Ok(None)) => Ok(None),
-        Ok(Err(error)) => Err(error),
-        Err(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+/// See [`ahead`].
+pub(super) struct Ahead {
+    frames: Receiver<io::Result<Option<Vec<u8>>>>,
+    used: Sender<Vec<u8>>,
+}
+
+impl Ahead {
+    /// The next frame. `None` at the end of the stream.
+    pub(super) fn next(&self) -> io::Result<Option<Vec<u8>>> {
+        self.frames.recv().unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into()))
+    }
+
+    /// Takes the memory of a frame back.
+    pub(super) fn reuse(&self, frame: Vec<u8>) {
+        // The thread may have ended.
+        let _ = self.used.send(frame);
     }
 }
 

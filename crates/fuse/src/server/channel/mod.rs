@@ -15,6 +15,7 @@ mod removal;
 mod rights;
 mod send;
 mod serve;
+mod walk;
 
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;

@@ -12,7 +12,7 @@ use larder_ioctl::channel::{Kind, Request, descriptor, frame, name_for};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{Shutdown, UCred, shutdown};
 
-use super::{Channel, changes, receive, send};
+use super::{Channel, changes, receive, send, walk};
 use crate::server::access::{Caller, is_privileged};
 use crate::server::exchange::Exchange;
 use crate::server::further;
@@ -98,6 +98,9 @@ fn serve_connection(
             }
             Request::Change(directory) => exchange
                 .with_server(|server| changes::change(server, directory, caller, socket, kernel)),
+            Request::Walk(request) => {
+                exchange.with_server(|server| walk::walk(server, &request, caller, socket))
+            }
             Request::Remount(words) => exchange.remount(&words, kernel).map(|()| Vec::new()),
             Request::Mount(words) => {
                 mount_for(exchange, &words, socket)?;
