@@ -301,11 +301,11 @@ impl Sparse {
         stored_bytes: u64,
         data: &mut TarReader<impl BufRead>,
     ) -> anyhow::Result<(u64, Ranges)> {
-        let len_bytes = self.len_bytes.context("a sparse file without a length");
+        let len_bytes = || self.len_bytes.context("a sparse file without a length");
         if self.has_leading_map {
-            Ok((len_bytes?, read_map(data)?))
+            Ok((len_bytes()?, read_map(data)?))
         } else if !self.numbers.is_empty() {
-            Ok((len_bytes?, Ranges::of_numbers(&self.numbers)?))
+            Ok((len_bytes()?, Ranges::of_numbers(&self.numbers)?))
         } else {
             Ok((stored_bytes, Ranges::whole(stored_bytes)))
         }

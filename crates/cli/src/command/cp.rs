@@ -217,8 +217,7 @@ pub fn onto_mount(
         (parent_of(destination), PathBuf::from(name))
     };
     let changes = OnMount::below(base, destination)?;
-    let is_one_tree = !is_archive && sources.len() == 1;
-    let mut mount = OntoMount::new(changes, keep, is_one_tree);
+    let mut mount = OntoMount::new(changes, keep);
     let mut failures = 0;
     if is_archive {
         failures += unpack_input(Untar::new(&mut mount, target, keep))?;

@@ -1,7 +1,8 @@
 //! Copies onto a mount.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -21,6 +22,8 @@ use crate::extract::Keep;
 
 /// The most data in one command.
 const MOST_DATA_BYTES: usize = 256 << 10;
+/// The most names that are remembered.
+const MOST_NAMES: usize = 4 << 20;
 const PERMISSIONS: u32 = 0o7777;
 const SET_GID: u32 = 0o2000;
 const ACCESS_ACL: &str = "system.posix_acl_access";
@@ -53,19 +56,18 @@ pub struct OntoMount {
     /// A name for a file until it replaces another.
     temporary: OsString,
     keep: Keep,
-    /// No name comes twice.
-    has_each_name_once: bool,
+    /// Names in directories that were made.
+    names: Names,
     is_root: bool,
 }
 
 impl OntoMount {
-    /// Copies below the directory of `changes`. In one tree each name comes once, unlike in an
-    /// archive.
-    pub fn new(changes: OnMount, keep: Keep, has_each_name_once: bool) -> Self {
+    /// Copies below the directory of `changes`.
+    pub fn new(changes: OnMount, keep: Keep) -> Self {
         Self {
             changes,
             keep,
-            has_each_name_once,
+            names: Names::default(),
             made: HashMap::new(),
             existing: HashMap::new(),
             temporary: format!(".larder-new-{}", process::id()).into(),
@@ -90,7 +92,7 @@ impl OntoMount {
         at: impl FnOnce(&'c [u8]) -> Command<'c>,
     ) -> anyhow::Result<()> {
         let is_in_new = path.parent().is_some_and(|parent| self.made.contains_key(parent));
-        if is_in_new && self.has_each_name_once {
+        if is_in_new && self.names.add(path) {
             return self.make(&at(bytes(path)));
         }
         let first = path.with_file_name(&self.temporary);
@@ -133,6 +135,19 @@ impl OntoMount {
     }
 }
 
+/// Names of inodes that were made, as hashes. A name is new if no other had its hash.
+#[derive(Default)]
+struct Names(HashSet<u64>);
+
+impl Names {
+    /// Adds `path`. Returns whether it is certainly new.
+    fn add(&mut self, path: &Path) -> bool {
+        let mut hasher = DefaultHasher::new();
+        path.hash(&mut hasher);
+        self.0.len() < MOST_NAMES && self.0.insert(hasher.finish())
+    }
+}
+
 /// The same command for another path. It makes an inode.
 fn moved<'c>(command: Command<'c>, path: &'c [u8]) -> Command<'c> {
     match command {
@@ -171,6 +186,7 @@ impl Destination for OntoMount {
             }
         }
         let inherited = self.inherited(path);
+        self.names.add(path);
         self.make(&Command::Mkdir { path: bytes(path), ino: 0 })?;
         self.drop_acl(path, inherited)?;
         if inherited.acl && self.keep == Keep::Everything {
@@ -230,6 +246,7 @@ impl Destination for OntoMount {
     }
 
     fn link(&mut self, path: &Path, original: &Path) -> anyhow::Result<()> {
+        self.names.add(path);
         self.make(&Command::Link { path: bytes(path), existing: bytes(original) })
     }
 

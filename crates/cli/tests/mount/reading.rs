@@ -89,8 +89,7 @@ fn archives_have_everything() {
     mounted.shell("rmdir t/.dot 2>/dev/null || true; head -c 700000 /dev/urandom > t/a/dirty");
     mounted.shell("mkdir u");
     let program = larder().get_program().to_owned();
-    let unpack =
-        format!("{} tar t | tar -x -C u --xattrs --xattrs-include='*'", program.display(),);
+    let unpack = format!("{} tar t | tar -x -C u --xattrs --xattrs-include='*'", program.display());
     mounted.shell(&unpack);
     assert_same_lines(&listing(&mounted.join("u")), &listing(&mounted.join("t")));
     // Data that a program wrote to memory reaches the archive.

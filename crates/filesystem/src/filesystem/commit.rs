@@ -86,13 +86,6 @@ impl Filesystem {
         flush_all(self.core())
     }
 
-    /// Whether dirty data takes more than half of the memory for it, so that writing it back now
-    /// saves writers from waiting.
-    #[doc(hidden)]
-    pub fn has_much_dirty_data(&self) -> bool {
-        self.try_writer().is_some_and(|writer| writer.dirty.space().is_half_taken())
-    }
-
     /// Deletes inodes without a name, and deleted subvolumes, that are not open any more. Removing
     /// a name does so too; callers that drop handles later call this. If a deletion fails, it is
     /// completed when the file system is opened for writing again.

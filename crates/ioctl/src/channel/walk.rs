@@ -179,11 +179,13 @@ impl<'r> Record<'r> {
             let len = parts.map(|part| part.len() as u32);
             out.extend_from_slice(Header { kind, len, unused: 0, number }.as_bytes());
             out.extend_from_slice(attributes.map_or(&[], IntoBytes::as_bytes));
-            parts.into_iter().for_each(|part| out.extend_from_slice(part));
+            for part in parts {
+                out.extend_from_slice(part);
+            }
         };
         match self {
             Self::Directory { path, attributes } => {
-                put(DIRECTORY, 0, Some(attributes), [path, &[]])
+                put(DIRECTORY, 0, Some(attributes), [path, &[]]);
             }
             Self::Entry { name, target, attributes } => {
                 put(ENTRY, 0, Some(attributes), [name, target]);

@@ -9,6 +9,7 @@
 //!   one thread at a time the checksum tree.
 //! - A block group has its items before any extent in it has one.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use larder_format::Logical;
@@ -90,41 +91,37 @@ impl Bookkeeping {
         let mut extents = TreeItems::new(self.trees.extent.clone());
         let items = self.tree_space.extent_items(generation);
         let changes = items.run(&mut extents, batch.heads())?;
-        for ((logical, head), change) in batch.heads().iter().zip(changes) {
-            self.follow(*logical, head, change)?;
-        }
+        self.follow(&ChangedExtents { heads: batch.heads(), changes })?;
         Ok(batch.heads().len())
     }
 
-    /// Changes checksums, free space and block groups as a change in the extent tree requires.
-    fn follow(&self, logical: Logical, head: &Head, change: ExtentChange) -> Result<()> {
-        let range = logical.0..logical.0 + head.len_bytes;
+    /// Changes checksums, free space and block groups as changes in the extent tree require. Extents
+    /// that adjoin are changed together.
+    fn follow(&self, extents: &ChangedExtents<'_>) -> Result<()> {
         let space = &self.tree_space.space;
-        match change {
-            ExtentChange::Inserted => {
-                self.with_free_space(logical, |space, tree| space.take(tree, &range))?;
-                space.inserted(&range)
-            }
-            ExtentChange::Removed => {
-                self.forget_checksums(logical, head)?;
-                self.with_free_space(logical, |space, tree| space.give(tree, &range))?;
-                space.removed(&range)
-            }
-            ExtentChange::Kept if head.is_new => {
-                self.forget_checksums(logical, head)?;
-                space.abandoned(&range)
-            }
-            ExtentChange::Kept => Ok(()),
+        let begins_group = |at: u64| {
+            let group = space.group_at(Logical(at));
+            group.is_some_and(|group| group.start().0 == at)
+        };
+        // Space that no extent has any more may be used again at once.
+        self.forget_checksums(joined(extents.without_checksums(), |_| false))?;
+        for range in joined(extents.with(ExtentChange::Inserted), begins_group) {
+            self.with_free_space(Logical(range.start), |space, tree| space.take(tree, &range))?;
+            space.inserted(&range)?;
         }
+        for range in joined(extents.with(ExtentChange::Removed), begins_group) {
+            self.with_free_space(Logical(range.start), |space, tree| space.give(tree, &range))?;
+            space.removed(&range)?;
+        }
+        extents.abandoned().try_for_each(|range| space.abandoned(&range))
     }
 
-    fn forget_checksums(&self, logical: Logical, head: &Head) -> Result<()> {
-        if head.kind != ExtentKind::Data {
-            return Ok(());
-        }
+    fn forget_checksums(&self, ranges: Vec<Range<u64>>) -> Result<()> {
         let _editing = self.checksums.lock();
         let mut tree = TreeItems::new(self.trees.csum.clone());
-        self.checksum_items().remove(&mut tree, logical, head.len_bytes)
+        ranges.into_iter().try_for_each(|Range { start, end }| {
+            self.checksum_items().remove(&mut tree, Logical(start), end - start)
+        })
     }
 
     /// Edits the free space tree, if there is one, for the group that contains `logical`.
@@ -219,5 +216,70 @@ fn block_group_item(group: &Group) -> BlockGroupItem {
         used: group.used().into(),
         chunk_objectid: FIRST_CHUNK_TREE.into(),
         flags: group.flags().bits().into(),
+    }
+}
+
+/// Extents in the order of their addresses, and how the extent tree changed for each.
+struct ChangedExtents<'b> {
+    heads: &'b [(Logical, Head)],
+    changes: Vec<ExtentChange>,
+}
+
+impl ChangedExtents<'_> {
+    fn ranges(
+        &self,
+        are: impl Fn(&Head, ExtentChange) -> bool,
+    ) -> impl Iterator<Item = Range<u64>> {
+        let extents = self.heads.iter().zip(&self.changes);
+        let chosen = extents.filter(move |((_, head), change)| are(head, **change));
+        chosen.map(|((logical, head), _)| logical.0..logical.0 + head.len_bytes)
+    }
+
+    fn with(&self, wanted: ExtentChange) -> impl Iterator<Item = Range<u64>> {
+        self.ranges(move |_, change| change == wanted)
+    }
+
+    /// Extents that were allocated and never entered the extent tree.
+    fn abandoned(&self) -> impl Iterator<Item = Range<u64>> {
+        self.ranges(|head, change| change == ExtentChange::Kept && head.is_new)
+    }
+
+    /// Data that is gone.
+    fn without_checksums(&self) -> impl Iterator<Item = Range<u64>> {
+        self.ranges(|head, change| {
+            let is_gone = match change {
+                ExtentChange::Removed => true,
+                ExtentChange::Kept => head.is_new,
+                ExtentChange::Inserted => false,
+            };
+            is_gone && head.kind == ExtentKind::Data
+        })
+    }
+}
+
+/// Joins ranges that adjoin, unless the second one `begins` something. They come in order.
+fn joined(
+    ranges: impl Iterator<Item = Range<u64>>,
+    begins: impl Fn(u64) -> bool,
+) -> Vec<Range<u64>> {
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if last.end == range.start && !begins(range.start) => last.end = range.end,
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_joined_up_to_the_next_group() {
+        let join = |ranges: &[Range<u64>]| joined(ranges.iter().cloned(), |at| at == 30);
+        assert_eq!(join(&[]), []);
+        assert_eq!(join(&[0..10, 10..20, 20..25, 26..30, 30..40]), [0..25, 26..30, 30..40]);
     }
 }

@@ -20,7 +20,7 @@ const LEAST_BYTES: usize = 128 << 20;
 /// The default maximum.
 const MOST_BYTES_UNASKED: usize = 1 << 30;
 /// The most dirty data.
-const MOST_DIRTY_BYTES: usize = 256 << 20;
+const MOST_DIRTY_BYTES: usize = 64 << 20;
 /// The memory of the server and of the library for an inode that the kernel knows.
 const NODE_BYTES: usize = 3072;
 /// The bounds of what one request brings.

@@ -51,11 +51,6 @@ impl DirtySpace {
         self.most_bytes
     }
 
-    /// Whether more than half of it is taken.
-    pub(crate) fn is_half_taken(&self) -> bool {
-        self.taken_bytes.load(Relaxed) > self.most_bytes / 2
-    }
-
     /// Counts data that took `before` bytes and takes `now`.
     pub(crate) fn changed(&self, before: u64, now: u64) {
         self.taken_bytes.fetch_add(now, Relaxed);
