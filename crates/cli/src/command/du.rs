@@ -11,7 +11,7 @@ use clap::Args;
 use larder::{FileType, Metadata, WalkOptions, Walked};
 
 use super::{Outcome, exit_code};
-use crate::on_mount::{self, Place, Walk};
+use crate::on_mount::{self, Walk};
 use crate::output::{Stdout, stdout};
 use crate::source::{PathSource, warn_of_bad_copies};
 use crate::tree::{Node, Visitor, walk};
@@ -128,14 +128,13 @@ impl Du {
 fn sum_mounted(path: &Path, sums: &mut Sums<'_>) -> anyhow::Result<usize> {
     let path = &on_mount::resolved(path, false)?;
     let mut walk = Walk::begin(path, WalkOptions { below: true, ..WalkOptions::default() })?;
-    let top = Place::of(path)?.name;
     // A directory that was summed up before.
     let mut known: Option<PathBuf> = None;
     let mut is_in_known = false;
     while let Some(walked) = walk.next()? {
         match walked {
             Walked::Directory { path, metadata, .. } => {
-                let path = Path::new(&path).strip_prefix(&top)?;
+                let path = Path::new(&path);
                 is_in_known = known.as_ref().is_some_and(|known| path.starts_with(known));
                 if is_in_known {
                     continue;

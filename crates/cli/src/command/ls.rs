@@ -13,7 +13,7 @@ use larder::{Directory, Entry, FileType, Inode, Metadata, WalkOptions, Walked};
 
 use super::Outcome;
 use crate::mode;
-use crate::on_mount::{self, Place, Walk};
+use crate::on_mount::{self, Walk};
 use crate::output::{Stdout, stdout};
 use crate::print::local_time;
 use crate::reason::in_words;
@@ -154,7 +154,6 @@ impl Ls {
         let below = self.recursive && !self.directory;
         let mut walk =
             Walk::begin(&top, WalkOptions { below, targets: self.long, ..<_>::default() })?;
-        let top = Place::of(&top)?.name;
         // The entries of a directory that is shown.
         let mut directory: Option<Vec<Shown>> = None;
         let mut is_file = true;
@@ -167,8 +166,7 @@ impl Ls {
                 (Walked::Directory { path: entered, .. }, last) => {
                     is_file = false;
                     listing.lines(last.take())?;
-                    // Paths of the walk begin with the name of its top.
-                    let below = Path::new(&entered).strip_prefix(&top)?;
+                    let below = Path::new(&entered);
                     if !self.all && below.iter().any(is_dotted) {
                         continue;
                     }

@@ -14,7 +14,7 @@ use larder::{File, FileType, Inode, Metadata, Timestamp, WalkOptions, Walked, Xa
 use tar::{Builder, EntryType, Header};
 
 use super::{Outcome, exit_code};
-use crate::on_mount::{self, Place, Walk};
+use crate::on_mount::{self, Walk};
 use crate::output::stdout;
 use crate::progress::Progress;
 use crate::source::{PathSource, warn_of_bad_copies};
@@ -69,14 +69,13 @@ fn write_mounted(path: &Path, archive: &mut Archive<impl Write>) -> anyhow::Resu
     let path = &on_mount::resolved(path, false)?;
     let everything = WalkOptions { below: true, targets: true, xattrs: true, data: true };
     let mut walk = Walk::begin(path, everything)?;
-    let top = Place::of(path)?.name;
     // Files with several names, by subvolume and number, and the first name of each.
     let mut met: HashMap<(u64, u64), PathBuf> = HashMap::new();
     let mut directory = PathBuf::new();
     while let Some(walked) = walk.next()? {
         match walked {
             Walked::Directory { path, metadata, xattrs } => {
-                Path::new(&path).strip_prefix(&top)?.clone_into(&mut directory);
+                directory = path.into();
                 let original = Original { path: &directory, metadata: &metadata, xattrs };
                 archive.empty(&original, EntryType::Directory)?;
             }

@@ -8,7 +8,7 @@ use larder::{FileType, Metadata, WalkOptions, Walked};
 use rustix::fs::{AtFlags, statat};
 
 use super::walk::{Walk, count};
-use super::{OnMount, Place};
+use super::{MountPath, OnMount};
 use crate::progress::Progress;
 
 /// The attributes that changes start from.
@@ -28,7 +28,7 @@ impl From<&Metadata> for Present {
 }
 
 /// Changes the attributes of `path`, and of everything below if `recursive`. `changes` are below the
-/// directory of its [`Place`]. `change` does it for a path, from the present attributes. Returns how
+/// directory of its [`MountPath`]. `change` does it for a path, from the present attributes. Returns how
 /// many errors were reported.
 pub fn change_attributes(
     changes: &mut OnMount,
@@ -36,7 +36,7 @@ pub fn change_attributes(
     recursive: bool,
     change: impl Fn(&mut OnMount, &[u8], Present) -> anyhow::Result<()>,
 ) -> anyhow::Result<usize> {
-    let Place { name, .. } = Place::of(path)?;
+    let MountPath { name, .. } = MountPath::of(path)?;
     if !recursive {
         let at = if name.is_empty() { OsStr::new(".") } else { &name };
         let found = statat(changes.directory(), at, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -51,7 +51,9 @@ pub fn change_attributes(
     while let Some(walked) = walk.next()? {
         let (path, metadata) = match walked {
             Walked::Directory { path, metadata, .. } => {
-                directory = path.into();
+                // Joining an empty path would end it with a slash.
+                let is_top = path.is_empty();
+                directory = if is_top { PathBuf::from(&name) } else { Path::new(&name).join(path) };
                 (directory.clone(), metadata)
             }
             Walked::Entry { name, metadata, .. } if metadata.file_type != FileType::Directory => {

@@ -3,7 +3,7 @@
 
 mod attributes;
 mod destination;
-mod place;
+mod mount_path;
 mod remove;
 mod walk;
 
@@ -29,9 +29,10 @@ use crate::reason::in_words;
 
 pub use attributes::{Present, change_attributes};
 pub use destination::OntoMount;
-pub use place::Place;
 pub use remove::remove;
 pub use walk::Walk;
+
+use mount_path::MountPath;
 
 /// A path on any other file system.
 const NOT_OURS: &str = "is not on a mount of larder; use the system's own command";
@@ -144,7 +145,7 @@ pub fn all_resolved(paths: &[OsString], follows: bool) -> anyhow::Result<Vec<Pat
     paths.iter().map(|path| resolved(Path::new(path), follows)).collect()
 }
 
-/// Does `work` with every path, and the changes below the directory of its [`Place`]. Returns how
+/// Does `work` with every path, and the changes below the directory of its [`MountPath`]. Returns how
 /// many changes failed, with those that `work` reported itself.
 pub fn with_each<P: AsRef<Path>>(
     paths: impl IntoIterator<Item = P>,
@@ -155,7 +156,7 @@ pub fn with_each<P: AsRef<Path>>(
     for path in paths {
         let path = path.as_ref();
         let named = || path.display().to_string();
-        let Place { directory: parent, .. } = Place::of(path).with_context(named)?;
+        let MountPath { directory: parent, .. } = MountPath::of(path).with_context(named)?;
         if open.as_ref().is_none_or(|(directory, _)| *directory != parent) {
             if let Some((_, changes)) = open.take() {
                 failures += changes.finish()?;

@@ -1,6 +1,6 @@
 //! Reading trees through the server.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -9,14 +9,14 @@ use larder::{MountedWalk, WalkOptions, Walked};
 use larder_fuse::usage::MountTable;
 use rustix::fs::{CWD, Mode};
 
-use super::{DIRECTORY, NOT_OURS, Place};
+use super::{DIRECTORY, MountPath, NOT_OURS};
 use crate::interrupt;
 use crate::on_one_line;
 use crate::reason::in_words;
 
 /// The number of names in the tree at `path`, if it can be read.
 pub fn count(path: &Path) -> Option<u64> {
-    let Place { directory, name } = Place::of(path).ok()?;
+    let MountPath { directory, name } = MountPath::of(path).ok()?;
     let open = rustix::fs::openat(CWD, &directory, DIRECTORY, Mode::empty()).ok()?;
     let below = WalkOptions { below: true, ..WalkOptions::default() };
     let mut walk = MountedWalk::begin(open, &name, below).ok()??;
@@ -31,8 +31,10 @@ pub fn count(path: &Path) -> Option<u64> {
 /// A walk that begins at one path.
 pub struct Walk {
     walk: MountedWalk,
-    /// The directory that paths of the walk start in.
+    /// The directory in which the walk begins.
     directory: PathBuf,
+    /// The name there at which it begins.
+    name: OsString,
     failures: usize,
 }
 
@@ -40,7 +42,7 @@ impl Walk {
     /// Begins at `path`; a symbolic link is not followed. Other file systems that are mounted below
     /// would be missing, so that there must be none.
     pub fn begin(path: &Path, options: WalkOptions) -> anyhow::Result<Self> {
-        let Place { directory, name } = Place::of(path)?;
+        let MountPath { directory, name } = MountPath::of(path)?;
         if options.below {
             let top = directory.canonicalize()?.join(&name);
             if let Some(mount) = MountTable::of_this_process()?.below(&top) {
@@ -54,15 +56,20 @@ impl Walk {
             rustix::fs::syncfs(&open)?;
         }
         let walk = MountedWalk::begin(open, &name, options)?.context(NOT_OURS)?;
-        Ok(Self { walk, directory, failures: 0 })
+        Ok(Self { walk, directory, name, failures: 0 })
     }
 
-    /// The next inode. What cannot be read is reported on standard error.
+    /// The next inode. Paths of directories are those from the top. What cannot be read is reported
+    /// on standard error.
     pub fn next(&mut self) -> anyhow::Result<Option<Walked>> {
         loop {
             interrupt::check()?;
             match self.walk.next()? {
                 Some(Walked::Failed { path, reason }) => self.report(&path, &reason),
+                Some(Walked::Directory { path, metadata, xattrs }) => {
+                    let path = Path::new(&path).strip_prefix(&self.name)?.into();
+                    return Ok(Some(Walked::Directory { path, metadata, xattrs }));
+                }
                 walked => return Ok(walked),
             }
         }

@@ -1,4 +1,4 @@
-//! The place of a path on a mount.
+//! Paths on a mount, as its server takes them.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use rustix::fs::{AtFlags, CWD, statat};
 use crate::target::parent_of;
 
 /// A directory of a mount and a name there, which is empty if the path is the mount itself.
-pub struct Place {
+pub struct MountPath {
     pub directory: PathBuf,
     pub name: OsString,
 }
 
-impl Place {
-    /// The place of `path`, whose last part is a name or that is a directory.
+impl MountPath {
+    /// That of `path`, whose last part is a name or that is a directory.
     pub fn of(path: &Path) -> anyhow::Result<Self> {
         if is_mount(path)? {
             return Ok(Self { directory: path.to_owned(), name: OsString::new() });
