@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 
 use super::{Outcome, cp, exit_code};
@@ -62,6 +62,9 @@ impl Mv {
                 destination.to_owned()
             };
             match fs::rename(path, &target) {
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                    bail!("{}: cannot be moved into itself", named());
+                }
                 Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
                     failures += copy_and_remove(path, &target).with_context(named)?;
                 }

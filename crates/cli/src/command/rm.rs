@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, ensure};
@@ -49,6 +50,11 @@ impl Rm {
 
     fn remove_on_mount(&self) -> Outcome {
         interrupt::watch()?;
+        for path in &self.paths {
+            let last = path.as_bytes().rsplit(|byte| *byte == b'/').find(|part| !part.is_empty());
+            let is_dots = matches!(last, Some(b"." | b".."));
+            ensure!(!is_dots, "{}: is not removed; name the directory", path.display());
+        }
         let there = self.paths.iter().map(Path::new).filter(|path| {
             let is_missing = || path.symlink_metadata().is_err_and(|error| is_not_found(&error));
             !(self.force && is_missing())

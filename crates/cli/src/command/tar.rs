@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -46,7 +47,7 @@ impl Tar {
     pub fn run(self) -> Outcome {
         let out = io::BufWriter::with_capacity(1 << 20, stdout());
         let mut archive = Archive {
-            builder: Builder::new(out),
+            builder: ManuallyDrop::new(Builder::new(out)),
             progress: Progress::of_bytes(),
             written_bytes: 0,
         };
@@ -59,7 +60,7 @@ impl Tar {
             warn_of_bad_copies(inode.subvolume().filesystem());
             failures
         };
-        archive.builder.into_inner()?.flush()?;
+        ManuallyDrop::into_inner(archive.builder).into_inner()?.flush()?;
         Ok(exit_code(failures))
     }
 }
@@ -137,7 +138,8 @@ const BLOCK_BYTES: usize = 512;
 
 /// Writes the inodes of a walk.
 struct Archive<W: Write> {
-    builder: Builder<W>,
+    /// Dropping it would end the archive as if it were complete.
+    builder: ManuallyDrop<Builder<W>>,
     progress: Progress,
     written_bytes: u64,
 }

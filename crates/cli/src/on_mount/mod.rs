@@ -13,6 +13,7 @@ use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -132,12 +133,18 @@ impl OnMount {
 }
 
 /// A path whose last part is a name: one that ends with a symbolic link leads where the link does,
-/// if `follows`, and so does one that ends with `.` or `..`.
+/// if `follows`, and so does one that ends with a slash, `.` or `..`.
 pub fn resolved(path: &Path, follows: bool) -> anyhow::Result<PathBuf> {
     let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
-    let is_name = path.file_name().is_some() && !(is_link && follows);
+    let is_name = ends_with_name(path) && !(is_link && follows);
     let found = if is_name { Ok(path.to_owned()) } else { path.canonicalize() };
     found.with_context(|| path.display().to_string())
+}
+
+/// Whether a path ends with a name, and not with a slash, `.` or `..`.
+pub fn ends_with_name(path: &Path) -> bool {
+    let last = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
+    !matches!(last, None | Some(b"" | b"." | b".."))
 }
 
 /// As [`resolved`], for many.

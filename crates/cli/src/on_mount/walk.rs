@@ -43,6 +43,12 @@ impl Walk {
     /// would be missing, so that there must be none.
     pub fn begin(path: &Path, options: WalkOptions) -> anyhow::Result<Self> {
         let MountPath { directory, name } = MountPath::of(path)?;
+        let open = rustix::fs::openat(CWD, &directory, DIRECTORY, Mode::empty())?;
+        if options.data {
+            // What programs wrote to memory that they mapped reaches the server first.
+            rustix::fs::syncfs(&open)?;
+        }
+        let walk = MountedWalk::begin(open, &name, options)?.context(NOT_OURS)?;
         if options.below {
             let top = directory.canonicalize()?.join(&name);
             if let Some(mount) = MountTable::of_this_process()?.below(&top) {
@@ -50,12 +56,6 @@ impl Walk {
                 bail!("another file system is mounted at {place}; use the system's own command");
             }
         }
-        let open = rustix::fs::openat(CWD, &directory, DIRECTORY, Mode::empty())?;
-        if options.data {
-            // What programs wrote to memory that they mapped reaches the server first.
-            rustix::fs::syncfs(&open)?;
-        }
-        let walk = MountedWalk::begin(open, &name, options)?.context(NOT_OURS)?;
         Ok(Self { walk, directory, name, failures: 0 })
     }
 

@@ -261,6 +261,8 @@ fn what_cannot_be_done_is_said() {
         fails(larder().arg("cp").arg(source.path().join("small")).arg(mounted.join("bound")));
     mounted.shell("umount bound");
     assert!(said.contains("Read-only"), "{said}");
+    let said = fails(larder().args(["rm", "-r"]).arg(mounted.join("t/.")));
+    assert!(said.contains("not removed"), "{said}");
     let said = fails(larder().args(["rm", "-r"]).arg(&from));
     assert!(said.contains("not on a mount of larder"), "{said}");
     let said =

@@ -17,7 +17,7 @@ fn with_tree() -> Mounted {
     let program = larder().get_program().to_owned();
     let program = program.display();
     mounted.shell(&format!("{program} subvolume create t/sub; echo in > t/sub/file; mkdir t/.dot"));
-    mounted.shell("touch t/.dot/hidden t/a/.hidden");
+    mounted.shell("touch t/.dot/hidden t/a/.hidden; ln -s a t/over");
     mounted
 }
 
@@ -32,6 +32,7 @@ fn listings_are_those_of_ls() {
         ("ls -aR t t/a", "ls -1AR t t/a"),
         ("ls t/a/1", "ls t/a/1"),
         ("ls t/link", "ls t/link"),
+        ("ls t/over/", "ls -1 t/over/"),
         ("ls -d t/a", "ls -d t/a"),
         ("ls .", "ls -1 ."),
     ] {
@@ -100,6 +101,9 @@ with open('t/mapped', 'w+b') as f:
     print(__import__('subprocess').check_output([sys.argv[1], 'tar', 't/mapped']).count(b'new'))";
     let seen = crate::support::python(&mounted.path(), script, &[&program.to_string_lossy()]);
     assert_eq!(seen, "1\n");
+    // An archive that is not complete has no end.
+    let nowhere = larder().arg("tar").arg(mounted.folder()).output().unwrap();
+    assert_eq!((nowhere.status.code(), nowhere.stdout.len()), (Some(1), 0));
     // One file, and a link.
     for name in ["a/1", "link"] {
         let line = format!("{} tar t/{name} | tar -t", program.display());
