@@ -4,6 +4,7 @@
 mod accounting;
 mod btrfs_progs;
 mod cached;
+mod clients;
 mod commands;
 mod crash;
 mod ending;
