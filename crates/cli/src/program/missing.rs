@@ -67,6 +67,7 @@ const OPTIONS: &[Refused] = &[
     refused("check", "-Q|--qgroup-report", "there is no report about quota groups"),
     refused("check", "-E|--subvol-extents ID", "there is no report about shared extents"),
     refused("mkfs", "-l|--leafsize SIZE", "--nodesize is its name"),
+    refused("mkfs", "--reflink", "files are copied, never shared with the source"),
     refused("subvolume create", "-i QGROUP", NO_QUOTA),
     refused("subvolume snapshot", "-i QGROUP", NO_QUOTA),
 ];
