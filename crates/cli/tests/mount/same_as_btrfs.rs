@@ -112,6 +112,7 @@ const QUESTIONS: &[&str] = &[
     "filesystem du --raw @/data @/subvolumes",
     "filesystem du -s @ @/data @/subvolumes/first @/subvolumes/writable",
     "filesystem du --summarize --kbytes @/none @/data",
+    "filesystem du @/links/fifo @/links",
     "filesystem du --si @/data/text-renamed @/data/text-renamed",
     "filesystem du @/none",
     "filesystem du /proc/self",

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, ensure};
@@ -127,6 +127,11 @@ impl Du {
     }
 
     fn count(&self, text: &OsStr, report: &mut Report<'_>) -> anyhow::Result<()> {
+        let path = Path::new(text);
+        if path.metadata().is_ok_and(|metadata| is_special(&metadata)) {
+            // It takes no space.
+            return Ok(());
+        }
         if let Some(path) = self.source.mounted_path(text)? {
             return report.count(path.into(), Mounted::open(path)?);
         }
@@ -272,6 +277,12 @@ impl Node for Inode {
     }
 }
 
+/// Whether it is a pipe, a socket or a character device. A block device may be an image.
+fn is_special(metadata: &Metadata) -> bool {
+    let file_type = metadata.file_type();
+    file_type.is_fifo() || file_type.is_socket() || file_type.is_char_device()
+}
+
 /// The number of the inode that a name of a subvolume has in a snapshot
 /// (`BTRFS_EMPTY_SUBVOL_DIR_OBJECTID`), which answers no requests.
 const EMPTY_SUBVOLUME: u64 = 2;
@@ -288,9 +299,6 @@ impl Mounted {
     fn open(path: &Path) -> anyhow::Result<Self> {
         let named = || path.display().to_string();
         let metadata = path.metadata().with_context(named)?;
-        if !metadata.is_dir() && !metadata.is_file() {
-            return Ok(Self { path: path.into(), metadata, filesystem: Uuid::nil() });
-        }
         let file = File::open(path).with_context(named)?;
         let info = larder_ioctl::filesystem_info(&file).with_context(named)?;
         Ok(Self { path: path.into(), metadata, filesystem: info.uuid })
