@@ -53,6 +53,7 @@ mod source;
 mod sparse;
 mod tar_reader;
 mod target;
+mod told;
 mod transplant;
 mod tree;
 mod units;

@@ -98,6 +98,11 @@ impl UnitOption {
 }
 
 impl Units {
+    /// Plain numbers of bytes.
+    pub fn raw() -> Self {
+        Self { style: Style::Raw, power: None }
+    }
+
     /// The units after all options, in the order in which they stand on the command line.
     fn chosen(matches: &ArgMatches) -> Self {
         let mut given: Vec<(usize, Choice)> = OPTIONS

@@ -93,6 +93,7 @@ pub use file::handle::File;
 pub use file::open::OpenFile;
 pub use file::reader::Reader;
 pub use file::shown_extent::{Extent, ExtentKind};
+pub use file::used_extent::UsedExtent;
 pub use file::writeback::compress::WriteCompression;
 pub use filesystem::handle::{Filesystem, default_subvolume_in};
 pub use filesystem::health::{DeviceErrors, DeviceInfo, Health, MadeReadOnly};

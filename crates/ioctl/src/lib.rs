@@ -11,7 +11,7 @@
 //! target of a pointer nor descriptors. So there are three ways:
 //! - A request that fits goes to both file systems alike.
 //! - A request with pointers (snapshots, searches with their own buffer, space, paths of inodes,
-//!   files of addresses) goes to a Larder mount in an [envelope](abi::Envelope): a request of
+//!   files of addresses), or one that the kernel keeps to itself (extents of files), goes to a Larder mount in an [envelope](abi::Envelope): a request of
 //!   Larder's own. It comes through an open file, from any user, and the server checks the caller's
 //!   permissions.
 //! - A stream needs more than one message and one answer, and takes hours. It goes over a
@@ -29,6 +29,7 @@ pub mod abi;
 mod call;
 pub mod channel;
 mod data;
+mod extents;
 mod filesystem;
 mod health;
 mod inode;
@@ -39,13 +40,16 @@ mod subvolume;
 use std::io;
 
 pub use data::{EncodedExtent, clone_file, clone_range, write_encoded};
+pub use extents::{MappedExtent, MappedExtents, mapped_extents};
 pub use filesystem::{
     DeviceInfo, FilesystemInfo, SpaceUsage, devices, filesystem_info, label, set_label, spaces,
     sync,
 };
 pub use health::{DeviceErrors, Health, device_errors, health};
 pub use inode::{FilePlace, inode_paths, places_of};
-pub use search::{Item, directory_path, items, last_inode, subvolume_path, subvolumes_of};
+pub use search::{
+    Item, Items, directory_path, items, items_since, last_inode, subvolume_path, subvolumes_of,
+};
 pub use send::{KernelSend, newest_stream_version, send};
 pub use subvolume::{
     SubvolumeInfo, create_snapshot, create_subvolume, delete_subvolume, delete_subvolume_by_id,

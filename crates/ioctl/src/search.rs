@@ -2,7 +2,8 @@
 
 use std::io;
 use std::ops::RangeInclusive;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::vec;
 
 use larder_format::item::{RootRef, uuid_items, uuid_key};
 use larder_format::{ItemType, Key, Uuid, objectid};
@@ -30,15 +31,50 @@ pub struct Item {
 /// All items of a tree whose keys lie in `range`, in order. Tree 0 is the subvolume that `inside`
 /// lies in.
 pub fn items(inside: impl AsFd, tree_id: u64, range: RangeInclusive<Key>) -> io::Result<Vec<Item>> {
-    let (mut first, last) = range.into_inner();
-    let mut found = Vec::new();
-    loop {
-        let some = some_items(&inside, tree_id, first, last, u32::MAX)?;
-        let next = some.last().and_then(|item| item.key.successor());
-        found.extend(some);
-        match next {
-            Some(next) if next <= last => first = next,
-            _ => return Ok(found),
+    items_since(inside.as_fd(), tree_id, range, 0).collect()
+}
+
+/// The items of a tree whose keys lie in `range` and whose leaves the transaction `since` or a
+/// later one wrote, in order. Tree 0 is the subvolume that `inside` lies in.
+pub fn items_since(
+    inside: BorrowedFd<'_>,
+    tree_id: u64,
+    range: RangeInclusive<Key>,
+    since: u64,
+) -> Items<'_> {
+    let (first, last) = range.into_inner();
+    let found = Vec::new().into_iter();
+    Items { inside, tree_id, next: Some(first), last, since, found }
+}
+
+/// Iterates over items of a tree, as many of them in memory as one answer holds. An error is the
+/// last one.
+#[derive(Debug)]
+pub struct Items<'a> {
+    inside: BorrowedFd<'a>,
+    tree_id: u64,
+    /// Where the next search begins.
+    next: Option<Key>,
+    last: Key,
+    since: u64,
+    found: vec::IntoIter<Item>,
+}
+
+impl Iterator for Items<'_> {
+    type Item = io::Result<Item>;
+
+    fn next(&mut self) -> Option<io::Result<Item>> {
+        if let Some(item) = self.found.next() {
+            return Some(Ok(item));
+        }
+        let first = self.next.take().filter(|first| *first <= self.last)?;
+        match some_items(self.inside, self.tree_id, first, self.last, u32::MAX, self.since) {
+            Ok(some) => {
+                self.next = some.last().and_then(|item| item.key.successor());
+                self.found = some.into_iter();
+                self.found.next().map(Ok)
+            }
+            Err(error) => Some(Err(error)),
         }
     }
 }
@@ -50,6 +86,7 @@ fn some_items(
     first: Key,
     last: Key,
     nr_items: u32,
+    since: u64,
 ) -> io::Result<Vec<Item>> {
     let mut bytes = vec![0; call::most_bytes(&inside)?];
     let key = SearchKey {
@@ -60,6 +97,7 @@ fn some_items(
         max_type: last.item_type.0.into(),
         min_offset: first.offset,
         max_offset: last.offset,
+        min_transid: since,
         max_transid: u64::MAX,
         nr_items,
         ..SearchKey::new_zeroed()
@@ -93,7 +131,7 @@ fn some_items(
 
 /// The first item in a range of keys.
 fn first_item(inside: impl AsFd, tree: u64, first: Key, last: Key) -> io::Result<Option<Item>> {
-    Ok(some_items(inside, tree, first, last, 1)?.into_iter().next())
+    Ok(some_items(inside, tree, first, last, 1, 0)?.into_iter().next())
 }
 
 /// The highest inode number in the subvolume that `inside` lies in.

@@ -69,8 +69,8 @@ pub use larder_filesystem::{
     FileType, Filesystem, Health, Inode, Link, Listed, ListedEntry, ListedInode, MadeReadOnly,
     Metadata, NewInode, OpenFile, Paths, QuotaGroup, Reader, RenameMode, Result, ResyncProgress,
     Scan, ScannedInode, SetAttributes, SnapshotKind, Space, SpaceKind, Stats, Subvolume,
-    SubvolumeInfo, SubvolumeName, Subvolumes, Timestamp, TreeItem, TreeItems, WriteCompression,
-    WritePolicy, Xattr, XattrMode, Xattrs,
+    SubvolumeInfo, SubvolumeName, Subvolumes, Timestamp, TreeItem, TreeItems, UsedExtent,
+    WriteCompression, WritePolicy, Xattr, XattrMode, Xattrs,
 };
 #[doc(hidden)]
 pub use larder_filesystem::{FindExtents, Queue, Reserve, Tuning, parallel};
@@ -89,7 +89,7 @@ pub use mounted::{
     Walked, receive_mounted,
 };
 pub use open::OpenOptions;
-pub use overview::Overview;
+pub use overview::{KeyedItems, Overview};
 pub use receive::ReceiveSnapshots;
 pub use send::SendSnapshot;
 

@@ -1,11 +1,15 @@
 //! What both an open and a mounted file system can tell about themselves.
 
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use larder_filesystem::{FilePlace, QuotaGroup, SubvolumeInfo};
 
-use crate::{DeviceInfo, Error, Filesystem, Result, Space, Uuid};
+use crate::{DeviceInfo, Error, Filesystem, Key, Result, Space, TreeItem, Uuid};
+
+/// Items of a tree: their keys and their content.
+pub type KeyedItems<'a> = Box<dyn Iterator<Item = Result<(Key, Vec<u8>)>> + 'a>;
 
 /// A file system as a whole: one that is open here, or one that is
 /// [mounted](crate::MountedFilesystem).
@@ -40,8 +44,15 @@ pub trait Overview {
     /// As [`Filesystem::places_of`].
     fn places_of(&self, logical: u64, of_whole_extent: bool) -> Result<Vec<FilePlace>>;
 
+    /// The items of the tree with this id whose keys lie in `range` and whose leaves the transaction
+    /// `since` or a later one wrote, in order.
+    fn items(&self, tree: u64, range: RangeInclusive<Key>, since: u64) -> Result<KeyedItems<'_>>;
+
     /// The paths of an inode, as [`Inode::paths`](crate::Inode::paths) has them.
     fn inode_paths(&self, subvolume: u64, inode: u64) -> Result<Vec<PathBuf>>;
+
+    /// One path of an inode.
+    fn inode_path(&self, subvolume: u64, inode: u64) -> Result<PathBuf>;
 
     /// Information about the subvolume `id`.
     fn subvolume_info(&self, id: u64) -> Result<SubvolumeInfo> {
@@ -96,8 +107,20 @@ impl Overview for Filesystem {
         self.places_of(logical, of_whole_extent)
     }
 
+    fn items(&self, tree: u64, range: RangeInclusive<Key>, since: u64) -> Result<KeyedItems<'_>> {
+        let is_old = move |item: &TreeItem| item.generation() < since;
+        let items = self.tree_items(tree, range)?;
+        let items = items.filter(move |item| !item.as_ref().is_ok_and(is_old));
+        Ok(Box::new(items.map(|item| item.map(|item| (item.key(), item.data().to_vec())))))
+    }
+
     fn inode_paths(&self, subvolume: u64, inode: u64) -> Result<Vec<PathBuf>> {
         self.subvolume_by_id(subvolume)?.inode(inode)?.paths()
+    }
+
+    fn inode_path(&self, subvolume: u64, inode: u64) -> Result<PathBuf> {
+        let paths = self.inode_paths(subvolume, inode)?;
+        paths.into_iter().next().ok_or(Error::NotFound)
     }
 
     fn subvolume_info(&self, id: u64) -> Result<SubvolumeInfo> {

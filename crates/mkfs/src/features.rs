@@ -153,6 +153,17 @@ const KNOWN: [Known; 9] = [
     },
 ];
 
+/// Further names of features.
+const ALIASES: [(&str, &str); 2] = [("fst", "free-space-tree"), ("bgt", "block-group-tree")];
+
+/// Features that btrfs-progs knows and that cannot be turned on, and why.
+const REFUSED: [(&str, &str); 4] = [
+    ("zoned", "zoned devices cannot be written to"),
+    ("squota", "only quota groups with right counts from the start are made"),
+    ("raid-stripe-tree", "it is for zoned devices, and experimental"),
+    ("extent-tree-v2", "its format is not final"),
+];
+
 /// Features that were turned on and off by name; the others have their defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureChoice {
@@ -171,11 +182,16 @@ impl FeatureChoice {
     pub fn apply(&mut self, list: &str) -> Result<(), MkfsError> {
         for entry in list.split(',').filter(|entry| !entry.is_empty()) {
             let (name, on) = entry.strip_prefix('^').map_or((entry, true), |name| (name, false));
-            let feature = KNOWN
-                .iter()
-                .find(|known| known.name == name)
-                .ok_or_else(|| MkfsError::invalid(format!("unknown feature '{name}'")))?
-                .feature;
+            let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |two| two.1);
+            let unknown = || match REFUSED.iter().find(|(refused, _)| *refused == name) {
+                Some((_, reason)) => MkfsError::invalid(format!("no feature '{name}': {reason}")),
+                None => MkfsError::invalid(format!("unknown feature '{name}'")),
+            };
+            if REFUSED.iter().any(|(refused, _)| *refused == name) && !on {
+                continue;
+            }
+            let known = KNOWN.iter().find(|known| known.name == name);
+            let feature = known.ok_or_else(unknown)?.feature;
             self.on.set(feature, on);
             self.off.set(feature, !on);
         }

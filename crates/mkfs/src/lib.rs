@@ -42,6 +42,8 @@ mod writer;
 pub use error::MkfsError;
 pub use features::{FeatureChoice, Features};
 pub use make::{mkfs, mkfs_on};
-pub use options::{MkfsOptions, Owner, SubvolumeSpec, parse_checksum, parse_profile};
+pub use options::{
+    InodeFlagsSpec, MkfsOptions, Owner, SubvolumeSpec, parse_checksum, parse_profile,
+};
 pub use progress::Progress;
 pub use summary::{DeviceSummary, GroupSummary, Summary};

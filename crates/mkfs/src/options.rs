@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use larder_format::compression::Compression;
+use larder_format::item::InodeFlags;
 use larder_format::{ChecksumType, Profile, Uuid};
 
 use crate::{FeatureChoice, MkfsError, Progress};
@@ -42,6 +43,8 @@ pub struct MkfsOptions {
     pub root_dir: Option<PathBuf>,
     /// `--subvol`: directories in `root_dir` that become subvolumes.
     pub subvolumes: Vec<SubvolumeSpec>,
+    /// `--inode-flags`: how files are written, by path in the root directory.
+    pub inode_flags: Vec<InodeFlagsSpec>,
     /// `--shrink`: cut the file system, and the files with it, to the size of the content.
     pub shrink: bool,
     /// `--compress`.
@@ -75,6 +78,7 @@ impl Default for MkfsOptions {
             device_uuid: None,
             root_dir: None,
             subvolumes: Vec::new(),
+            inode_flags: Vec::new(),
             shrink: false,
             compression: None,
             owner: None,
@@ -156,6 +160,36 @@ impl FromStr for SubvolumeSpec {
     }
 }
 
+/// How a file of the source is written, or all files below a directory that have no flags of their
+/// own: `FLAGS:PATH`, with `nodatacow` or `nodatasum` or both, and a comma between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InodeFlagsSpec {
+    /// Path in the root directory.
+    pub path: PathBuf,
+    /// The flags.
+    pub flags: InodeFlags,
+}
+
+impl FromStr for InodeFlagsSpec {
+    type Err = MkfsError;
+
+    fn from_str(text: &str) -> Result<Self, MkfsError> {
+        let Some((names, path)) = text.split_once(':').filter(|(_, path)| !path.is_empty()) else {
+            return Err(MkfsError::invalid(format!("'{text}' is not FLAGS:PATH")));
+        };
+        let mut flags = InodeFlags::empty();
+        for name in names.split(',') {
+            flags |= match name {
+                // What is written in place has no checksums.
+                "nodatacow" => InodeFlags::NODATACOW | InodeFlags::NODATASUM,
+                "nodatasum" => InodeFlags::NODATASUM,
+                _ => return Err(MkfsError::invalid(format!("unknown inode flag '{name}'"))),
+            };
+        }
+        Ok(Self { path: path.into(), flags })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,6 +208,21 @@ mod tests {
         assert_eq!(spec("./ro:a"), of("./ro:a", false, false));
         assert_eq!(spec("odd:a"), of("odd:a", false, false));
         assert!("rw:".parse::<SubvolumeSpec>().is_err());
+    }
+
+    #[test]
+    fn flags_have_names_and_paths() {
+        let spec = |text: &str| text.parse::<InodeFlagsSpec>();
+        let both = InodeFlags::NODATACOW | InodeFlags::NODATASUM;
+        assert_eq!(
+            spec("nodatacow:a/b").unwrap(),
+            InodeFlagsSpec { path: "a/b".into(), flags: both }
+        );
+        assert_eq!(spec("nodatasum:a:b").unwrap().path, PathBuf::from("a:b"));
+        assert_eq!(spec("nodatasum,nodatacow:.").unwrap().flags, both);
+        for wrong in ["a", "nodatacow:", ":a", "compress:a", "nodatacow,:a"] {
+            assert!(spec(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

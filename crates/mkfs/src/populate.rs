@@ -75,7 +75,7 @@ impl Filler<'_, '_> {
     fn take_over(&mut self, output: Output) -> Result<(), MkfsError> {
         let Output { records, item_bytes, data, data_len, compression_used, checksums } = output;
         self.image.compression_used |= compression_used;
-        let mut parts = Vec::new();
+        let (mut parts, mut summed) = (Vec::new(), Vec::new());
         let (mut item_at, mut data_at) = (0, 0);
         for record in records {
             match record {
@@ -91,14 +91,21 @@ impl Filler<'_, '_> {
                     let mut emit = |key, data: &[u8]| tree.push(key, data, image);
                     directory_items(self.source, self.subvolume, node, settings, &mut emit)?;
                 }
-                Record::Extent { inode, piece } => {
-                    self.place(inode, piece, data_at, &mut parts)?;
+                Record::Extent { inode, piece, is_summed } => {
+                    let mut placed = Vec::new();
+                    self.place(inode, piece, data_at, &mut placed)?;
+                    for (logical, part) in placed {
+                        if is_summed {
+                            add_part(&mut summed, logical.0, part.clone());
+                        }
+                        add_part(&mut parts, logical.0, part);
+                    }
                     data_at += piece.disk_bytes as usize;
                 }
             }
         }
         debug_assert!(item_at == item_bytes.len() && data_at == data_len);
-        self.add_checksums(&parts, &checksums)?;
+        self.add_checksums(&summed, &checksums)?;
         if data.is_empty() { Ok(()) } else { self.image.write_data(data, parts) }
     }
 

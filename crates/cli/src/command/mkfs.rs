@@ -11,8 +11,8 @@ use clap::Args;
 use larder_format::compression::Compression;
 use larder_format::{ChecksumType, Profile, Uuid};
 use larder_mkfs::{
-    FeatureChoice, MkfsError, MkfsOptions, Owner, Progress, SubvolumeSpec, mkfs, parse_checksum,
-    parse_profile,
+    FeatureChoice, InodeFlagsSpec, MkfsError, MkfsOptions, Owner, Progress, SubvolumeSpec, mkfs,
+    parse_checksum, parse_profile,
 };
 use rustix::process::{getegid, geteuid};
 
@@ -80,6 +80,10 @@ pub struct Mkfs {
     /// Make a subvolume of this directory in the root directory; may be given several times
     #[arg(long, value_name = "[TYPE:]DIR", requires = "rootdir")]
     subvol: Vec<SubvolumeSpec>,
+    /// How this file, or all below this directory, is written: nodatacow (in place, and without
+    /// checksums) or nodatasum (without checksums); may be given several times
+    #[arg(long, value_name = "FLAGS:PATH", requires = "rootdir")]
+    inode_flags: Vec<InodeFlagsSpec>,
     /// Cut the file system to what its content takes
     #[arg(long, requires = "rootdir")]
     shrink: bool,
@@ -135,6 +139,7 @@ impl Mkfs {
             device_uuid: self.device_uuid,
             root_dir: self.rootdir,
             subvolumes: self.subvol,
+            inode_flags: self.inode_flags,
             shrink: self.shrink,
             compression: self.compress,
             owner,

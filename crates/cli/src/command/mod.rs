@@ -184,7 +184,7 @@ impl Larder {
             Command::Filesystem(command) => command.run(&global),
             Command::Getfattr(command) => command.run(),
             Command::Health(command) => command.run(),
-            Command::Inspect(command) => command.run(),
+            Command::Inspect(command) => command.run(&global),
             Command::InstallLinks(command) => command.run(&global),
             Command::Ln(command) => command.run(),
             Command::Mkdir(command) => command.run(),
@@ -219,6 +219,8 @@ impl Command {
         match self {
             Self::Device(command) => command.writes_json(),
             Self::Filesystem(command) => command.writes_json(),
+            Self::Inspect(command) => command.writes_json(),
+            Self::Subvolume(command) => command.writes_json(),
             Self::Check(_) => true,
             _ => false,
         }

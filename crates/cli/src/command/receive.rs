@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail, ensure};
-use clap::Args;
+use clap::{ArgAction, Args};
 use jiff::tz::TimeZone;
 use larder::{ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSnapshots, Received};
 
 use super::Outcome;
-use crate::global::Global;
+use crate::global::{Global, Verbosity};
 use crate::interrupt;
 use crate::operand::parse_number;
 use crate::output::stdout;
@@ -23,6 +23,7 @@ use crate::progress::Progress;
 use crate::reason::in_words;
 use crate::source::{PathSource, on_image};
 use crate::target::Target;
+use crate::told::{Detail, Told};
 
 /// How much of the input is read at once.
 const INPUT_BYTES: usize = 1 << 20;
@@ -61,6 +62,10 @@ pub struct Receive {
     /// Print errors only
     #[arg(short, long)]
     quiet: bool,
+    /// Tell of the data in the stream as it is read; twice for every command. -v before the command
+    /// counts too
+    #[arg(short, action = ArgAction::Count)]
+    verbose: u8,
     /// Decompress compressed data of the stream before writing it; without this, larder stores it
     /// as it was sent, if the target can hold that
     #[arg(long)]
@@ -90,8 +95,19 @@ impl Receive {
         };
         let len_bytes = len_of(&input);
         let input = BufReader::with_capacity(INPUT_BYTES, input);
+        let detail = match (u8::from(global.verbosity() >= Verbosity::Info)
+            + u8::from(global.verbosity() >= Verbosity::Verbose))
+        .saturating_add(self.verbose)
+        {
+            0 => None,
+            1 => Some(Detail::Data),
+            _ => Some(Detail::Everything),
+        };
         match &self.target {
-            Some(target) if !self.dump => self.receive(input, len_bytes, target),
+            Some(target) if !self.dump => match detail.filter(|_| !self.quiet) {
+                Some(detail) => self.receive(Told::new(input, detail), len_bytes, target),
+                None => self.receive(input, len_bytes, target),
+            },
             _ => {
                 let out = io::BufWriter::new(stdout());
                 larder_stream::dump(input, out, &TimeZone::system())?;

@@ -3,6 +3,7 @@
 use larder_format::item::{DirEntries, InodeExtrefs, InodeRefs, NAME_MAX, csum_count};
 use larder_format::node::{HEADER_FLAG_RELOC, HEADER_FLAG_WRITTEN, max_key_pointers};
 use larder_format::{ChecksumType, FormatError, ItemType, Key, Node, objectid};
+use larder_volume::Volume;
 
 use super::key::{ObjectId, put_key};
 use super::text::{Flags, Hex, HexBytes, Put, put};
@@ -21,6 +22,19 @@ pub struct NodeStyle {
     pub header_checksums: bool,
     /// Write every checksum in checksum items.
     pub item_checksums: bool,
+}
+
+impl NodeStyle {
+    /// The usual style, for blocks of this file system.
+    pub fn of(volume: &Volume) -> Self {
+        Self {
+            checksum_type: volume.checksum_type(),
+            sectorsize: volume.sectorsize(),
+            hide_names: false,
+            header_checksums: false,
+            item_checksums: false,
+        }
+    }
 }
 
 /// Appends a whole tree block.

@@ -17,7 +17,7 @@ mod table;
 mod text;
 mod time;
 
-pub use json::{Fields, write_json};
+pub use json::{Fields, JsonList, write_json};
 pub use key::key_text;
 pub use leaf::{NodeStyle, put_node};
 pub use table::{Cell, write_table};

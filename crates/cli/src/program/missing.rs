@@ -29,19 +29,13 @@ const COMMANDS: &[Missing] = &[
     missing("device replace"),
     instead("device scan", NO_REGISTER),
     missing("filesystem defragment"),
-    missing("filesystem du"),
-    missing("filesystem mkswapfile"),
     missing("filesystem resize"),
-    missing("inspect map-swapfile"),
-    missing("inspect min-dev-size"),
-    missing("inspect tree-stats"),
     missing("qgroup"),
     missing("quota"),
     missing("replace"),
     missing("rescue"),
     instead("restore", "'larder cp -a' copies what can be read, without mounting"),
     instead("scrub", "'check --check-data-csum' reads all data of what is not mounted"),
-    missing("subvolume find-new"),
 ];
 
 /// An option of a command that larder has, as btrfs-progs lists it, and why larder has none.
@@ -73,7 +67,7 @@ const OPTIONS: &[Refused] = &[
     refused("check", "-Q|--qgroup-report", "there is no report about quota groups"),
     refused("check", "-E|--subvol-extents ID", "there is no report about shared extents"),
     refused("mkfs", "-l|--leafsize SIZE", "--nodesize is its name"),
-    refused("receive", "-v", "--dump shows the commands of a stream"),
+    refused("mkfs", "--reflink", "files are copied, never shared with the source"),
     refused("subvolume create", "-i QGROUP", NO_QUOTA),
     refused("subvolume snapshot", "-i QGROUP", NO_QUOTA),
 ];

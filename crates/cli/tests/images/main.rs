@@ -6,6 +6,7 @@ mod devices;
 mod interrupted;
 mod matrix;
 mod messages;
+mod mkfs_options;
 mod names;
 mod options;
 mod receive;

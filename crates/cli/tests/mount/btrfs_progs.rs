@@ -91,6 +91,9 @@ fn it_prints_the_same() {
         let subvolumes = "@/subvolumes";
         for words in [
             "subvolume list @",
+            "subvolume find-new @ 0",
+            &format!("subvolume find-new {subvolumes}/first 9"),
+            "inspect-internal min-dev-size @",
             "subvolume list -pcuqR @",
             "subvolume list -a @/subvolumes/first",
             "subvolume list -o @/subvolumes/first",

@@ -1,8 +1,10 @@
 //! Mounts as users have them: through the command, checked against POSIX, real programs, both
 //! checkers and the kernel, which mounts the result.
 
+mod accounting;
 mod btrfs_progs;
 mod cached;
+mod clients;
 mod commands;
 mod crash;
 mod ending;

@@ -46,7 +46,7 @@ fn mounts_for_reading_leave_the_image_unchanged() {
     fs::write(mounted.join("f"), "f").unwrap();
     mounted.unmount();
     let before = fs::read(mounted.image()).unwrap();
-    mounted.mount(&["-o", "ro"]);
+    mounted.mount(&["-o", "ro,norecovery,nossd_spread"]);
     assert_eq!(fs::read(mounted.join("f")).unwrap(), b"f");
     let error = fs::write(mounted.join("g"), "").unwrap_err();
     assert_eq!(Errno::from_io_error(&error), Some(Errno::ROFS));

@@ -319,3 +319,47 @@ fn the_place_of_the_mount_may_be_given_and_must_be_right() {
     assert!(errors(&output).contains("-m is for what is mounted"), "{}", errors(&output));
     mounted.finish();
 }
+
+/// What is told of the commands of a chain of streams, as it is received into `directory`.
+fn told(program: &str, options: &[&str], chain: &Chain, directory: &Path) -> Vec<String> {
+    let mut told = Vec::new();
+    for round in 0..SNAPSHOTS {
+        let mut command = std::process::Command::new(program);
+        command.args(options).arg("-f").arg(chain.stream(round)).arg(directory);
+        let output = command.output().expect("it starts");
+        assert!(output.status.success(), "{}", errors(&output));
+        // Which of the streams has these lines depends on the kind of subvolume.
+        let is_told = |line: &&str| !line.starts_with("At s") && !line.is_empty();
+        // Larder escapes the control characters in values.
+        let name = |line: &str| line.split(" data=").next().unwrap_or_default().to_owned();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        told.extend(said.split('\n').filter(is_told).map(name));
+    }
+    told
+}
+
+#[test]
+fn commands_are_told_as_btrfs_receive_tells_them() {
+    let chain = Chain::new(5);
+    let theirs = |options: &[&str]| {
+        let image = chain.scratch.sparse_file("theirs", 512 << 20);
+        run("mkfs.btrfs", ["-qf".as_ref(), image.as_os_str()]).unwrap();
+        let mount = KernelMount::open(from_ref(&image), "");
+        told("btrfs", options, &chain, mount.path())
+    };
+    let ours = |options: &[&str]| {
+        let mounted = Mounted::new();
+        let told = told(env!("CARGO_BIN_EXE_larder"), options, &chain, &mounted.path());
+        chain.assert_received(&mounted.path());
+        told
+    };
+    for options in [&["receive", "-v"][..], &["receive", "-v", "-v"], &["-v", "receive", "-v"]] {
+        let (theirs, ours) = (theirs(options), ours(options));
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            assert_eq!(ours, theirs, "{options:?}");
+        }
+        assert_eq!(ours.len(), theirs.len(), "{options:?}");
+        assert!(ours.len() > SNAPSHOTS, "{options:?}");
+    }
+    assert_eq!(ours(&["receive", "-q", "-v"]), Vec::<String>::new());
+}

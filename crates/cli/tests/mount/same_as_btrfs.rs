@@ -22,7 +22,11 @@ fn run(mut program: Command, mount: &Path, words: &str) -> Answer {
     program.args(words.split(' ').map(|word| word.replace('@', &place)));
     let output = program.output().expect("it starts");
     let printed = String::from_utf8_lossy(&output.stdout).replace(&place, "@");
-    let is_kept = |line: &&str| !LEFT_OUT.iter().any(|word| line.trim_start().starts_with(word));
+    let is_kept = |line: &&str| {
+        // `btrfs subvolume find-new` has no room for this item, and shows zeros.
+        let is_cut = line.ends_with(" links/symlink-long");
+        !is_cut && !LEFT_OUT.iter().any(|word| line.trim_start().starts_with(word))
+    };
     let mut printed: Vec<&str> = printed.lines().filter(is_kept).collect();
     if let Some(start) = printed.iter().position(|line| line.trim() == "Snapshot(s):") {
         // Each tool has an order of its own.
@@ -67,6 +71,15 @@ const QUESTIONS: &[&str] = &[
     "subvolume show @/subvolumes",
     "subvolume get-default @",
     "subvolume get-default @/none",
+    "subvolume find-new @ 0",
+    "subvolume find-new @/subvolumes/first 0",
+    "subvolume find-new @/subvolumes/first 9",
+    "subvolume find-new @/subvolumes/writable 0",
+    "subvolume find-new @ 99999999",
+    "subvolume find-new @ many",
+    "subvolume find-new @/data 0",
+    "subvolume find-new /proc 0",
+    "subvolume find-new @",
     "subvolume sync @",
     "subvolume sync @ 9999",
     "subvolume sync -s 7 @ 9999 9998 9999",
@@ -95,6 +108,15 @@ const QUESTIONS: &[&str] = &[
     "filesystem df -k -k @",
     "filesystem df @/none",
     "filesystem df /proc",
+    "filesystem du @",
+    "filesystem du --raw @/data @/subvolumes",
+    "filesystem du -s @ @/data @/subvolumes/first @/subvolumes/writable",
+    "filesystem du --summarize --kbytes @/none @/data",
+    "filesystem du @/links/fifo @/links",
+    "filesystem du --si @/data/text-renamed @/data/text-renamed",
+    "filesystem du @/none",
+    "filesystem du /proc/self",
+    "filesystem du",
     "filesystem usage @",
     "filesystem usage -h @",
     "filesystem usage -H @",
@@ -166,6 +188,13 @@ const QUESTIONS: &[&str] = &[
     "inspect-internal inode-resolve -v 257 @/subvolumes/first",
     "-v inspect-internal inode-resolve 257 @/subvolumes/first",
     "inspect-internal inode-resolve 999999 @",
+    "inspect-internal min-dev-size @",
+    "inspect-internal min-dev-size --id 1 @/data",
+    "inspect-internal min-dev-size --id many @",
+    "inspect-internal min-dev-size /proc",
+    "inspect-internal map-swapfile @/data/text-renamed",
+    "inspect-internal map-swapfile @/data",
+    "inspect-internal map-swapfile @/none",
     "inspect-internal logical-resolve 4096 @",
     "inspect-internal logical-resolve -s 100000 -v 4096 @",
     "inspect-internal logical-resolve -s many 4096 @",
@@ -184,7 +213,15 @@ fn questions_have_the_same_answers() {
             assert!(!expected.0, "{words}");
             continue;
         }
-        assert_eq!(run(larder(), mount.path(), words), expected, "{words}");
+        let (is_done, said) = run(larder(), mount.path(), words);
+        for (ours, theirs) in said.lines().zip(expected.1.lines()) {
+            assert_eq!(ours, theirs, "{words}");
+        }
+        assert_eq!(
+            (is_done, said.lines().count()),
+            (expected.0, expected.1.lines().count()),
+            "{words}"
+        );
     }
     let uuid = succeed(Command::new("btrfs").args(["subvolume", "list", "-u"]).arg(mount.path()));
     let uuid = uuid.lines().find_map(|line| line.split(" uuid ").nth(1)?.split(' ').next());

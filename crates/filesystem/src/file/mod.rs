@@ -19,5 +19,6 @@ pub(crate) mod read_live;
 pub(crate) mod reader;
 pub(crate) mod shown_extent;
 pub(crate) mod truncate;
+pub(crate) mod used_extent;
 pub(crate) mod write;
 pub(crate) mod writeback;

@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 
 use larder_btree::{Problem, Readahead, TreeError};
 use larder_format::item::{BackRef, Extent as ExtentRecord, FileExtent};
-use larder_format::{FormatError, ItemType, Key, Logical, Node, objectid};
+use larder_format::objectid::{self, is_subvolume};
+use larder_format::{FormatError, ItemType, Key, Logical, Node};
 use larder_volume::BlockExpectation;
 
 use crate::error::{Error, Result};
@@ -46,7 +47,7 @@ impl Filesystem {
         self.flush_delayed()?;
         let view = match tree {
             objectid::ROOT_TREE => self.root_tree().clone(),
-            _ if objectid::is_subvolume(tree) => self.subvolume_by_id(tree)?.view().clone(),
+            _ if is_subvolume(tree) => self.subvolume_by_id(tree)?.view().clone(),
             _ => self.tree(tree).map_err(|error| match error {
                 Error::MissingItem { tree: objectid::ROOT_TREE, .. } => Error::NotFound,
                 error => error,
@@ -94,6 +95,68 @@ impl Filesystem {
             }
         }
         Ok(places.into_iter().collect())
+    }
+
+    /// Whether anything except the inode `own`, a subvolume and the number in it, refers to the data
+    /// extent at `logical`, as of the last commit. With `is_own_leaf` no other subvolume has the
+    /// leaf with the reference of `own`.
+    pub(crate) fn is_shared(
+        &self,
+        logical: u64,
+        own: (u64, u64),
+        is_own_leaf: bool,
+    ) -> Result<bool> {
+        let (start, refs) = match self.data_extent(Logical(logical)) {
+            // It is newer.
+            Err(Error::NotFound) => return Ok(false),
+            found => found?,
+        };
+        let is_own = |back_ref: &BackRef| match back_ref {
+            BackRef::Data { root, objectid, .. } => (*root, *objectid) == own,
+            _ => false,
+        };
+        if is_own_leaf && refs.iter().all(is_own) {
+            return Ok(false);
+        }
+        let wanted = SoughtExtent { start, at: None };
+        let mut candidates = BTreeSet::new();
+        let mut likely = BTreeSet::new();
+        for back_ref in refs {
+            match back_ref {
+                BackRef::Data { root, objectid, offset, .. } => {
+                    candidates.insert(Candidate::near(objectid, offset));
+                    likely.extend(Some(root).filter(|root| is_subvolume(*root)));
+                }
+                BackRef::SharedData { parent, .. } => {
+                    candidates.extend(self.candidates_in(Logical(parent), &wanted)?);
+                }
+                _ => {}
+            }
+        }
+        let refers = |id: u64| -> Result<bool> {
+            let subvolume = match self.subvolume_by_id(id) {
+                Err(error) if error.kind() == crate::ErrorKind::NotFound => return Ok(false),
+                found => found?,
+            };
+            for candidate in candidates.iter().filter(|found| (id, found.inode) != own) {
+                if !places_in(&subvolume, *candidate, &wanted)?.is_empty() {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        for id in &likely {
+            if refers(*id)? {
+                return Ok(true);
+            }
+        }
+        for info in self.subvolumes() {
+            let info = info?;
+            if !info.is_being_deleted && !likely.contains(&info.id) && refers(info.id)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The data extent that contains `logical`: its address, and its references.

@@ -18,6 +18,8 @@ const MAGIC: u8 = 0x94;
 pub const GETFLAGS: Opcode = opcode::read::<u64>(b'f', 1);
 /// `FS_IOC_SETFLAGS`.
 pub const SETFLAGS: Opcode = opcode::write::<u64>(b'f', 2);
+/// `FS_IOC_FIEMAP`, whose structure is followed by an array.
+pub const FIEMAP: Opcode = opcode::read_write::<Fiemap>(b'f', 11);
 /// `FS_IOC_GETVERSION`.
 pub const GETVERSION: Opcode = opcode::read::<u64>(b'v', 1);
 /// `FS_IOC_FSGETXATTR`.

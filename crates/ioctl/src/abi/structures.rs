@@ -19,6 +19,23 @@ pub const IGNORE_OFFSET: u64 = 1;
 /// Subvolumes that one [`RootRefArgs`] has room for (`BTRFS_MAX_ROOTREF_BUFFER_NUM`).
 pub const MOST_ROOT_REFS: usize = 255;
 
+/// `FIEMAP_EXTENT_LAST`: no extent of the file follows.
+pub const EXTENT_LAST: u32 = 0x1;
+/// `FIEMAP_EXTENT_UNKNOWN`: it has no place yet.
+pub const EXTENT_UNKNOWN: u32 = 0x2;
+/// `FIEMAP_EXTENT_DELALLOC`: its data is in memory only.
+pub const EXTENT_DELALLOC: u32 = 0x4;
+/// `FIEMAP_EXTENT_ENCODED`: its data is compressed.
+pub const EXTENT_ENCODED: u32 = 0x8;
+/// `FIEMAP_EXTENT_NOT_ALIGNED`: its length is no multiple of a sector.
+pub const EXTENT_NOT_ALIGNED: u32 = 0x100;
+/// `FIEMAP_EXTENT_DATA_INLINE`: its data is in a tree.
+pub const EXTENT_INLINE: u32 = 0x200;
+/// `FIEMAP_EXTENT_UNWRITTEN`: it is preallocated, and reads as zeros.
+pub const EXTENT_UNWRITTEN: u32 = 0x800;
+/// `FIEMAP_EXTENT_SHARED`: other files use it too.
+pub const EXTENT_SHARED: u32 = 0x2000;
+
 /// Counters in [`DevStatsArgs`]: writes, reads, flushes, corruption, generations.
 pub const DEV_STATS: usize = 5;
 /// `BTRFS_DEV_STATS_RESET`.
@@ -71,6 +88,28 @@ structure! {
         projid: u32,
         cowextsize: u32,
         pad: [u8; 8],
+    }
+}
+structure! {
+    /// `struct fiemap`, before its array.
+    Fiemap, 32 {
+        start: u64,
+        length: u64,
+        flags: u32,
+        mapped_extents: u32,
+        extent_count: u32,
+        reserved: u32,
+    }
+}
+structure! {
+    /// `struct fiemap_extent`.
+    FiemapExtent, 56 {
+        logical: u64,
+        physical: u64,
+        length: u64,
+        reserved_words: [u64; 2],
+        flags: u32,
+        reserved: [u32; 3],
     }
 }
 structure! {

@@ -3,15 +3,17 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::ops::RangeInclusive;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use larder_filesystem::{FilePlace, QuotaGroup, Spaces, SubvolumeInfo, SubvolumeItems};
-use larder_format::item::Chunk as ChunkItem;
+use larder_format::item::{Chunk as ChunkItem, InodeRefs};
 use larder_format::{BlockGroupFlags, FormatError, ItemType, Key, Logical, name_hash, objectid};
 use larder_volume::Chunk;
 
-use crate::{DeviceInfo, Error, Overview, Result, Space, Uuid};
+use crate::{DeviceInfo, Error, KeyedItems, Overview, Result, Space, Uuid};
 
 /// `BTRFS_SPACE_INFO_GLOBAL_RSV`: the kernel's reserve in memory, which is no block group.
 const GLOBAL_RESERVE: u64 = 1 << 49;
@@ -38,12 +40,12 @@ impl MountedFilesystem {
         larder_ioctl::subvolume_id(&self.inside).map_err(of_mounted)
     }
 
-    fn items(&self, tree: u64, first: Key, last: Key) -> Result<Vec<larder_ioctl::Item>> {
+    fn all_items(&self, tree: u64, first: Key, last: Key) -> Result<Vec<larder_ioctl::Item>> {
         larder_ioctl::items(&self.inside, tree, first..=last).map_err(of_mounted)
     }
 
     fn item(&self, tree: u64, key: Key) -> Result<Option<Vec<u8>>> {
-        let items = match self.items(tree, key, key) {
+        let items = match self.all_items(tree, key, key) {
             // There is no such tree.
             Err(error) if error.kind() == crate::ErrorKind::NotFound => Vec::new(),
             items => items?,
@@ -55,7 +57,7 @@ impl MountedFilesystem {
     fn chunks(&self) -> Result<Option<Vec<Chunk>>> {
         let info = larder_ioctl::filesystem_info(&self.inside).map_err(of_mounted)?;
         let key = |offset| Key::new(objectid::FIRST_CHUNK_TREE, ItemType::CHUNK_ITEM, offset);
-        let items = match self.items(objectid::CHUNK_TREE, key(0), key(u64::MAX)) {
+        let items = match self.all_items(objectid::CHUNK_TREE, key(0), key(u64::MAX)) {
             Err(error) if error.kind() == crate::ErrorKind::NotPermitted => return Ok(None),
             items => items?,
         };
@@ -123,7 +125,7 @@ impl Overview for MountedFilesystem {
         let (first, last) = SubvolumeItems::RANGE;
         let mut together = SubvolumeItems::default();
         let mut infos = Vec::new();
-        for item in self.items(objectid::ROOT_TREE, first, last)? {
+        for item in self.all_items(objectid::ROOT_TREE, first, last)? {
             infos.extend(together.add(item.key, &item.data, |_| None).transpose());
         }
         infos.extend(together.end().map(Ok));
@@ -171,16 +173,34 @@ impl Overview for MountedFilesystem {
         Ok(places)
     }
 
+    fn items(&self, tree: u64, range: RangeInclusive<Key>, since: u64) -> Result<KeyedItems<'_>> {
+        let items = larder_ioctl::items_since(self.inside.as_fd(), tree, range, since);
+        let named = |item: larder_ioctl::Item| (item.key, item.data);
+        Ok(Box::new(items.map(move |item| item.map(named).map_err(of_mounted))))
+    }
+
     fn inode_paths(&self, subvolume: u64, inode: u64) -> Result<Vec<PathBuf>> {
         if subvolume == self.subvolume_id()? {
             let paths = larder_ioctl::inode_paths(&self.inside, inode);
             return Ok(paths.map_err(of_mounted)?.into_iter().map(path_of).collect());
         }
         // The ioctls give one path for each other subvolume.
-        let path = larder_ioctl::directory_path(&self.inside, subvolume, inode);
-        let mut path = path.map_err(of_mounted)?;
-        path.pop();
-        Ok(vec![path_of(path)])
+        Ok(vec![self.inode_path(subvolume, inode)?])
+    }
+
+    fn inode_path(&self, subvolume: u64, inode: u64) -> Result<PathBuf> {
+        let directory = |inode| larder_ioctl::directory_path(&self.inside, subvolume, inode);
+        let key = |parent| Key::new(inode, ItemType::INODE_REF, parent);
+        let refs = self.items(subvolume, key(0)..=key(u64::MAX), 0)?.next();
+        let Some((key, refs)) = refs.transpose()?.filter(|(key, _)| key.objectid == inode) else {
+            let mut path = directory(inode).map_err(of_mounted)?;
+            path.pop();
+            return Ok(path_of(path));
+        };
+        let first = InodeRefs::new(&refs).next().ok_or(Error::NotFound)?;
+        let name = first.map_err(|problem| bad(subvolume, key, problem))?.name;
+        let directory = directory(key.offset).map_err(of_mounted)?;
+        Ok(path_of([&*directory, name].concat()))
     }
 }
 

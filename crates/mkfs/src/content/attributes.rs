@@ -1,6 +1,6 @@
 //! Attributes of inodes.
 
-use larder_format::item::{InodeItem, Timespec};
+use larder_format::item::{InodeFlags, InodeItem, Timespec};
 use rustix::fs::Stat;
 use zerocopy::FromZeros;
 
@@ -63,7 +63,13 @@ impl Attributes {
     }
 
     /// The inode item. `size` and `nbytes` are in bytes.
-    pub(crate) fn inode_item(&self, nlink: u32, size: u64, nbytes: u64) -> InodeItem {
+    pub(crate) fn inode_item(
+        &self,
+        nlink: u32,
+        size: u64,
+        nbytes: u64,
+        flags: InodeFlags,
+    ) -> InodeItem {
         InodeItem {
             generation: GENERATION.into(),
             transid: GENERATION.into(),
@@ -74,6 +80,7 @@ impl Attributes {
             gid: self.gid.into(),
             mode: self.mode.into(),
             rdev: self.rdev.into(),
+            flags: flags.bits().into(),
             atime: self.atime,
             mtime: self.mtime,
             ctime: self.ctime,

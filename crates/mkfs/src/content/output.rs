@@ -18,7 +18,7 @@ pub(crate) struct Output {
     pub(crate) data_len: usize,
     /// Whether any of it is compressed.
     pub(crate) compression_used: bool,
-    /// Checksums of these sectors.
+    /// Checksums of these sectors; zeros where there are none.
     pub(crate) checksums: Vec<u8>,
 }
 
@@ -27,7 +27,12 @@ pub(crate) enum Record {
     /// An item with so many bytes of data.
     Item { key: Key, len: usize },
     /// Data of a file.
-    Extent { inode: u64, piece: Piece },
+    Extent {
+        inode: u64,
+        piece: Piece,
+        /// Whether it has checksums.
+        is_summed: bool,
+    },
     /// The entries of the directory at this node.
     Entries { node: u32 },
 }
@@ -55,8 +60,9 @@ impl Output {
 
     /// Adds a piece whose data is at the end of `data`. An uncompressed piece is merged with the
     /// one before it if both are parts of one range.
-    pub(crate) fn extent(&mut self, inode: u64, piece: Piece) {
-        if let Some(Record::Extent { inode: before_inode, piece: before }) = self.records.last_mut()
+    pub(crate) fn extent(&mut self, inode: u64, piece: Piece, is_summed: bool) {
+        if let Some(Record::Extent { inode: before_inode, piece: before, .. }) =
+            self.records.last_mut()
             && *before_inode == inode
             && before.compression.is_none()
             && piece.compression.is_none()
@@ -65,7 +71,7 @@ impl Output {
             before.num_bytes += piece.num_bytes;
             before.disk_bytes += piece.disk_bytes;
         } else {
-            self.records.push(Record::Extent { inode, piece });
+            self.records.push(Record::Extent { inode, piece, is_summed });
         }
     }
 

@@ -3,7 +3,9 @@
 use larder_format::compression::{
     Algorithm, Compressor, ExtentKind, MAX_UNCOMPRESSED_BYTES, is_worth_trying,
 };
-use larder_format::item::{FileExtentHeader, FileExtentItem, FileExtentKind, RegularExtent};
+use larder_format::item::{
+    FileExtentHeader, FileExtentItem, FileExtentKind, InodeFlags, RegularExtent,
+};
 use larder_format::{ItemType, Key};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -82,8 +84,9 @@ impl<'a> Worker<'a> {
         output: &mut Output,
     ) {
         let nlink = self.context.subvolume.names_of(&at).len() as u32;
-        let item = attributes.inode_item(nlink, size, nbytes);
-        let inode = self.context.subvolume.node(at).inode;
+        let node = self.context.subvolume.node(at);
+        let (inode, flags) = (node.inode, node.flags);
+        let item = attributes.inode_item(nlink, size, nbytes, flags);
         output.item(Key::new(inode, ItemType::INODE_ITEM, 0), &[item.as_bytes()]);
     }
 
@@ -188,13 +191,14 @@ impl<'a> Worker<'a> {
     ) -> Result<Option<(usize, Option<Algorithm>)>, MkfsError> {
         let settings = self.context.settings;
         let sector_size = settings.sector_size;
-        let possible = if self.compressor.is_some() { sector_size } else { MAX_INLINE_BYTES };
+        let compresses = self.compresses(file.at);
+        let possible = if compresses { sector_size } else { MAX_INLINE_BYTES };
         if file.ranges.is_empty() || file.size > possible as u64 {
             return Ok(None);
         }
         let size = file.size as usize;
         file.read(&mut self.raw[..size], 0)?;
-        if let Some(compressor) = &mut self.compressor {
+        if let Some(compressor) = self.compressor.as_mut().filter(|_| compresses) {
             let input = &self.raw[..size];
             let room = &mut self.packed[..MAX_INLINE_BYTES];
             let packed = compressor.compress(input, room, sector_size as u32, ExtentKind::Inline);
@@ -203,6 +207,11 @@ impl<'a> Worker<'a> {
             }
         }
         Ok((size <= MAX_INLINE_BYTES).then_some((size, None)))
+    }
+
+    /// Whether a file is compressed: one without checksums or written in place is not.
+    fn compresses(&self, at: u32) -> bool {
+        self.compressor.is_some() && self.context.subvolume.node(at).flags.is_empty()
     }
 
     fn inline_extent(
@@ -240,17 +249,17 @@ impl<'a> Worker<'a> {
                 output.item(key, &[item.as_bytes()]);
                 Ok(())
             }
-            Part::Data(range) if self.compressor.is_some() => {
+            Part::Data(range) if self.compresses(file.at) => {
                 for start in range.clone().step_by(MAX_UNCOMPRESSED_BYTES) {
                     let end = range.end.min(start + MAX_UNCOMPRESSED_BYTES as u64);
-                    self.compressed_data(file, inode, start, (end - start) as usize, output)?;
+                    self.compressed_data(file, start, (end - start) as usize, output)?;
                 }
                 Ok(())
             }
             Part::Data(range) => {
                 let len = (range.end - range.start) as usize;
                 file.read(&mut output.data_room(self.context.buffers)[..len], range.start)?;
-                self.add_extent(inode, range.start, len, len, None, output);
+                self.add_extent(file.at, range.start, len, len, None, output);
                 Ok(())
             }
         }
@@ -260,7 +269,6 @@ impl<'a> Worker<'a> {
     fn compressed_data(
         &mut self,
         file: &OpenFile<'_>,
-        inode: u64,
         start: u64,
         len: usize,
         output: &mut Output,
@@ -286,14 +294,14 @@ impl<'a> Worker<'a> {
             room.copy_from_slice(raw);
             (len, None)
         };
-        self.add_extent(inode, start, len, disk_len, compression, output);
+        self.add_extent(file.at, start, len, disk_len, compression, output);
         Ok(())
     }
 
     /// Adds the data at the start of the output's unused space.
     fn add_extent(
         &self,
-        inode: u64,
+        at: u32,
         file_offset: u64,
         len: usize,
         disk_len: usize,
@@ -301,14 +309,23 @@ impl<'a> Worker<'a> {
         output: &mut Output,
     ) {
         let settings = self.context.settings;
+        let node = self.context.subvolume.node(at);
+        let is_summed = !node.flags.contains(InodeFlags::NODATASUM);
         let data = &output.data[output.data_len..output.data_len + disk_len];
-        for sector in data.chunks_exact(settings.sector_size) {
-            output.checksums.extend_from_slice(settings.checksum.compute(sector).as_bytes());
+        let sectors = data.chunks_exact(settings.sector_size);
+        if is_summed {
+            for sector in sectors {
+                output.checksums.extend_from_slice(settings.checksum.compute(sector).as_bytes());
+            }
+        } else {
+            let len = output.checksums.len() + sectors.len() * settings.checksum.size();
+            output.checksums.resize(len, 0);
         }
         output.data_len += disk_len;
         output.compression_used |= compression.is_some();
         let (num_bytes, disk_bytes) = (len as u64, disk_len as u64);
-        output.extent(inode, Piece { file_offset, num_bytes, disk_bytes, compression });
+        let piece = Piece { file_offset, num_bytes, disk_bytes, compression };
+        output.extent(node.inode, piece, is_summed);
     }
 }
 

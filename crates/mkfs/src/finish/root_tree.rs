@@ -1,8 +1,8 @@
 //! The root tree: the roots of all trees, and the names of subvolumes.
 
 use larder_format::item::{
-    DirItemHeader, FileType, INODE_ROOT_ITEM_INIT, InodeItem, InodeRefHeader, ROOT_SUBVOL_RDONLY,
-    RootItem, RootRefHeader,
+    DirItemHeader, FileType, INODE_ROOT_ITEM_INIT, InodeFlags, InodeItem, InodeRefHeader,
+    ROOT_SUBVOL_RDONLY, RootItem, RootRefHeader,
 };
 use larder_format::{ItemType, Key, Uuid, name_hash, objectid};
 use zerocopy::{FromZeros, IntoBytes};
@@ -84,7 +84,8 @@ fn directory_items(layout: &Layout<'_>) -> Vec<(Key, Vec<u8>)> {
         file_type: FileType::Directory as u8,
     };
     let entry = [header.as_bytes(), DEFAULT_NAME].concat();
-    let inode = Attributes::of_new_directory(layout.settings).inode_item(1, 0, 0);
+    let inode =
+        Attributes::of_new_directory(layout.settings).inode_item(1, 0, 0, InodeFlags::empty());
     vec![
         (Key::new(objectid::FS_TREE, ItemType::INODE_REF, directory), reference),
         (Key::new(directory, ItemType::INODE_ITEM, 0), inode.as_bytes().to_vec()),

@@ -1,6 +1,6 @@
 //! Trees of a few items.
 
-use larder_format::item::uuid_key;
+use larder_format::item::{InodeFlags, uuid_key};
 use larder_format::{ItemType, Key, objectid};
 use zerocopy::IntoBytes;
 
@@ -16,7 +16,8 @@ pub(super) fn data_reloc_items(
     emit: &mut Emit<'_>,
 ) -> Result<(), MkfsError> {
     let directory = objectid::FIRST_FREE;
-    let item = Attributes::of_new_directory(layout.settings).inode_item(1, 0, 0);
+    let item =
+        Attributes::of_new_directory(layout.settings).inode_item(1, 0, 0, InodeFlags::empty());
     emit(Key::new(directory, ItemType::INODE_ITEM, 0), item.as_bytes())?;
     let (key, reference) = root_reference(directory);
     emit(key, &reference)

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use larder_format::item::FileType;
+use larder_format::item::{FileType, InodeFlags};
 use larder_format::objectid;
 
 pub(crate) use access::{data_ranges, open_quietly};
@@ -62,6 +62,8 @@ pub(crate) struct Node {
     children: u32,
     /// Index in `links` if the inode has several names.
     link: Option<u32>,
+    /// Of files and directories: how their data is written.
+    pub(crate) flags: InodeFlags,
     name_start: usize,
     name_len: u8,
 }
@@ -120,6 +122,7 @@ impl Subvolume {
             first_child: 1,
             children: 0,
             link: None,
+            flags: InodeFlags::empty(),
             name_start: 0,
             name_len: 0,
         };

@@ -7,14 +7,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use larder_format::item::{FileType, NAME_MAX};
+use larder_format::item::{FileType, InodeFlags, NAME_MAX};
 use larder_format::objectid;
 use rustix::fs::{AtFlags, CWD, Dir, OFlags, Stat, stat, statat};
 use rustix::io::Errno;
 
 use super::access::{data_ranges, open_quietly};
 use super::{Kind, Node, ParentEntry, Source, Subvolume};
-use crate::{MkfsError, SubvolumeSpec};
+use crate::{InodeFlagsSpec, MkfsError, SubvolumeSpec};
 
 /// Most names of an inode (`BTRFS_LINK_MAX`).
 const MAX_LINKS: usize = 65535;
@@ -24,13 +24,16 @@ const MAX_LINKS: usize = 65535;
 pub(crate) fn scan(
     root: &Path,
     specs: &[SubvolumeSpec],
+    flags: &[InodeFlagsSpec],
     targets: &[PathBuf],
 ) -> Result<Source, MkfsError> {
     let targets: Vec<FileId> =
         targets.iter().filter_map(|target| FileId::of_path(target)).collect();
     let mut wanted = wanted_paths(specs)?;
     let mut default = 0;
-    let top = Subvolume::new(objectid::FS_TREE, root.to_owned(), false, None);
+    let mut top = Subvolume::new(objectid::FS_TREE, root.to_owned(), false, None);
+    let mut flags = FlagsByPath::new(root, flags)?;
+    top.nodes[0].flags = flags.of(root).unwrap_or(InodeFlags::empty());
     let mut subvolumes = vec![top];
     let mut next = 0;
     while next < subvolumes.len() {
@@ -41,7 +44,8 @@ pub(crate) fn scan(
             wanted.remove(path)
         };
         let (links, targets) = (HashMap::new(), &targets[..]);
-        Walk { subvolume: scanned, targets, links, found: &mut found }.run(is_subvolume)?;
+        Walk { subvolume: scanned, targets, links, flags: &mut flags, found: &mut found }
+            .run(is_subvolume)?;
         number(scanned)?;
         for (at, spec) in found {
             let index = subvolumes.len();
@@ -52,9 +56,16 @@ pub(crate) fn scan(
                 default = index;
             }
             let id = objectid::FIRST_FREE + index as u64 - 1;
-            subvolumes.push(Subvolume::new(id, path, spec.read_only, Some(entry)));
+            let flags = subvolumes[next].node(at).flags;
+            let mut subvolume = Subvolume::new(id, path, spec.read_only, Some(entry));
+            subvolume.nodes[0].flags = flags;
+            subvolumes.push(subvolume);
         }
         next += 1;
+    }
+    if let Some(path) = flags.left.into_keys().min() {
+        let problem = "no such file or directory in the root directory, so no flags".into();
+        return Err(MkfsError::Unsupported { path, problem });
     }
     match wanted.into_keys().min() {
         Some(path) => {
@@ -69,17 +80,12 @@ pub(crate) fn scan(
 fn wanted_paths(specs: &[SubvolumeSpec]) -> Result<HashMap<PathBuf, &SubvolumeSpec>, MkfsError> {
     let mut wanted = HashMap::new();
     for spec in specs {
-        let mut path = PathBuf::new();
-        for component in spec.path.components() {
-            match component {
-                Component::Normal(name) => path.push(name),
-                Component::CurDir => {}
-                _ => {
-                    let problem = "a subvolume's path is relative and without '..'".into();
-                    return Err(MkfsError::Unsupported { path: spec.path.clone(), problem });
-                }
-            }
-        }
+        let path = path_inside(&spec.path)
+            .ok_or("a subvolume's path is relative and without '..'")
+            .map_err(|problem| MkfsError::Unsupported {
+                path: spec.path.clone(),
+                problem: problem.into(),
+            })?;
         if path.as_os_str().is_empty() {
             let problem = "the root directory is a subvolume anyway".into();
             return Err(MkfsError::Unsupported { path: spec.path.clone(), problem });
@@ -93,6 +99,48 @@ fn wanted_paths(specs: &[SubvolumeSpec]) -> Result<HashMap<PathBuf, &SubvolumeSp
         return Err(MkfsError::invalid("there is only one default subvolume"));
     }
     Ok(wanted)
+}
+
+/// A path that leads down from the root directory, without `.`; `None` if it leads elsewhere.
+fn path_inside(path: &Path) -> Option<PathBuf> {
+    let mut inside = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => inside.push(name),
+            Component::CurDir => {}
+            _ => return None,
+        }
+    }
+    Some(inside)
+}
+
+/// Flags by the path in the root directory, until that is met.
+struct FlagsByPath<'a> {
+    root: &'a Path,
+    left: HashMap<PathBuf, InodeFlags>,
+}
+
+impl<'a> FlagsByPath<'a> {
+    fn new(root: &'a Path, specs: &[InodeFlagsSpec]) -> Result<Self, MkfsError> {
+        let mut left = HashMap::new();
+        for InodeFlagsSpec { path, flags } in specs {
+            let refuse = |problem: &str| {
+                let problem = problem.into();
+                MkfsError::Unsupported { path: path.clone(), problem }
+            };
+            let inside = path_inside(path)
+                .ok_or_else(|| refuse("a path with flags is relative and without '..'"))?;
+            if left.insert(inside, *flags).is_some() {
+                return Err(refuse("given flags twice"));
+            }
+        }
+        Ok(Self { root, left })
+    }
+
+    /// The flags that were given for this path of the source.
+    fn of(&mut self, path: &Path) -> Option<InodeFlags> {
+        self.left.remove(path.strip_prefix(self.root).ok()?)
+    }
 }
 
 fn parent_entry(subvolume: &Subvolume, at: u32) -> ParentEntry {
@@ -146,16 +194,17 @@ impl FileId {
 }
 
 /// The walk of one subvolume.
-struct Walk<'a, 's> {
+struct Walk<'a, 's, 'f> {
     subvolume: &'a mut Subvolume,
     targets: &'a [FileId],
     /// From files with several names to their first node.
     links: HashMap<FileId, u32>,
+    flags: &'a mut FlagsByPath<'f>,
     /// Entries that are subvolumes of their own.
     found: &'a mut Vec<(u32, &'s SubvolumeSpec)>,
 }
 
-impl<'s> Walk<'_, 's> {
+impl<'s> Walk<'_, 's, '_> {
     fn run(
         &mut self,
         mut is_subvolume: impl FnMut(&Path) -> Option<&'s SubvolumeSpec>,
@@ -194,6 +243,12 @@ impl<'s> Walk<'_, 's> {
             }
             let child = self.child(at, name.to_bytes(), &status);
             let mut child = child.map_err(MkfsError::source(child_path))?;
+            // A directory passes its flags on.
+            if matches!(child.kind, Kind::File | Kind::Directory) {
+                let own =
+                    if self.flags.left.is_empty() { None } else { self.flags.of(&child_path()) };
+                child.flags = own.unwrap_or(self.subvolume.node(at).flags);
+            }
             child.data_bytes =
                 data_bytes(&directory, &name, &status).map_err(MkfsError::source(child_path))?;
             self.subvolume.nodes.push(child);
@@ -233,6 +288,7 @@ impl<'s> Walk<'_, 's> {
             first_child: 0,
             children: 0,
             link,
+            flags: InodeFlags::empty(),
             name_start,
             name_len: name.len() as u8,
         })
@@ -310,7 +366,7 @@ mod tests {
     #[test]
     fn numbers_follow_the_order_of_names_level_by_level() {
         let folder = tree();
-        let source = scan(folder.path(), &["sub".parse().unwrap()], &[]).unwrap();
+        let source = scan(folder.path(), &["sub".parse().unwrap()], &[], &[]).unwrap();
         let expected = [
             ("", 256),
             ("a", 257),
@@ -341,7 +397,7 @@ mod tests {
     fn subvolumes_must_be_directories_inside() {
         let folder = tree();
         let refused = |spec: &str| {
-            scan(folder.path(), &[spec.parse().unwrap()], &[]).unwrap_err().to_string()
+            scan(folder.path(), &[spec.parse().unwrap()], &[], &[]).unwrap_err().to_string()
         };
         assert!(refused("nowhere").starts_with("nowhere: no such directory"));
         assert!(refused("z").starts_with("z: no such directory"));
@@ -351,7 +407,7 @@ mod tests {
 
     #[test]
     fn missing_directories_are_named() {
-        let error = scan(Path::new("/nowhere/at/all"), &[], &[]).unwrap_err();
+        let error = scan(Path::new("/nowhere/at/all"), &[], &[], &[]).unwrap_err();
         assert!(error.to_string().starts_with("/nowhere/at/all: "), "{error}");
     }
 }

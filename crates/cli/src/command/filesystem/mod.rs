@@ -1,7 +1,9 @@
 //! `larder filesystem`: the file system as a whole.
 
 mod df;
+mod du;
 mod label;
+mod mkswapfile;
 mod show;
 mod shown;
 mod sync;
@@ -23,7 +25,9 @@ use crate::global::Global;
 #[derive(Debug, Subcommand)]
 pub enum Filesystem {
     Df(df::Df),
+    Du(du::Du),
     Label(label::Label),
+    Mkswapfile(mkswapfile::Mkswapfile),
     Show(show::Show),
     Sync(sync::Sync),
     Usage(usage::Usage),
@@ -31,13 +35,15 @@ pub enum Filesystem {
 
 impl Filesystem {
     pub fn writes_json(&self) -> bool {
-        matches!(self, Self::Df(_))
+        matches!(self, Self::Df(_) | Self::Du(_))
     }
 
     pub fn run(self, global: &Global) -> Outcome {
         match self {
             Self::Df(command) => command.run(global),
+            Self::Du(command) => command.run(global),
             Self::Label(command) => command.run(),
+            Self::Mkswapfile(command) => command.run(global),
             Self::Show(command) => command.run(),
             Self::Sync(command) => command.run(),
             Self::Usage(command) => command.run(),

@@ -91,11 +91,10 @@ impl DumpTree {
     pub fn run(self) -> Outcome {
         let volume = open_volume(&self.devices, self.degraded)?;
         let style = NodeStyle {
-            checksum_type: volume.checksum_type(),
-            sectorsize: volume.sectorsize(),
             hide_names: self.hide_names,
             header_checksums: self.csum_headers,
             item_checksums: self.csum_items,
+            ..NodeStyle::of(&volume)
         };
         let order = match (self.extents, self.dfs) {
             (true, _) => Order::LeavesOnly,
@@ -162,7 +161,8 @@ fn is_unnamed(tree: u64) -> bool {
     matches!(tree, objectid::ROOT_TREE | objectid::CHUNK_TREE | objectid::TREE_LOG)
 }
 
-fn root_tree(superblock: &Superblock) -> BlockPointer {
+/// The root of the tree that names most others.
+pub fn root_tree(superblock: &Superblock) -> BlockPointer {
     BlockPointer {
         logical: superblock.root(),
         generation: Some(superblock.generation.get()),

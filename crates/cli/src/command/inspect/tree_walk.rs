@@ -103,12 +103,13 @@ impl<'a> TreeWalk<'a> {
         }
     }
 
-    fn buffer(&self) -> Vec<u8> {
+    /// Room for a block.
+    pub fn buffer(&self) -> Vec<u8> {
         vec![0; self.volume.nodesize() as usize]
     }
 
     /// Reads a block, or reports the error on standard error.
-    fn read<'b>(&self, pointer: BlockPointer, buffer: &'b mut [u8]) -> Option<Node<'b>> {
+    pub fn read<'b>(&self, pointer: BlockPointer, buffer: &'b mut [u8]) -> Option<Node<'b>> {
         let expectation = BlockExpectation {
             generation: pointer.generation,
             level: Some(pointer.level),
@@ -175,7 +176,8 @@ impl<'a> TreeWalk<'a> {
     }
 }
 
-fn children(node: Node<'_>) -> impl DoubleEndedIterator<Item = BlockPointer> + use<'_> {
+/// The blocks that a node points to.
+pub fn children(node: Node<'_>) -> impl DoubleEndedIterator<Item = BlockPointer> + use<'_> {
     let level = node.level() - 1;
     node.key_pointers().iter().map(move |pointer| BlockPointer {
         logical: pointer.blockptr(),

@@ -82,10 +82,21 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///                         serving a request: root's mounts through /dev/cpu_dma_latency, others by
 ///                         threads of the lowest priority. That takes power, and no time from other
 ///                         programs
-///   rescue=nologreplay    accepted with ro, which never replays a log
-/// Others that change nothing are accepted (flushoncommit, ssd, space_cache=v2, …); an option that
-/// cannot be obeyed is refused with the reason. `remount` changes the options of a mount: ro, rw,
-/// and all others that can change. Only root can change ro and rw. The subvolume that is shown, the
+///   rescue=nologreplay, nologreplay, norecovery
+///                         accepted with ro, which never replays a log
+/// These change nothing, since larder does always what they ask for or has no such thing:
+///   acl, async, auto, barrier, datacow, datasum, default_permissions, defaults, dev, exec,
+///   flushoncommit, noautodefrag, nodiscard, noenospc_debug, noflushoncommit, noinode_cache,
+///   noiversion, nolazytime, norelatime, nossd, nossd_spread, nostrictatime, silent, loud,
+///   skip_balance, space_cache, space_cache=v2, ssd, suid, treelog, and those for other programs:
+///   _netdev, comment=…, noauto, nofail, nouser, x-…
+/// These cannot be obeyed, and are refused with the reason:
+///   alloc_start, autodefrag, check_int, check_int_data, check_int_print_mask, clear_cache, dirsync,
+///   enospc_debug, fatal_errors, fragment, inode_cache, iversion, lazytime, metadata_ratio, noacl,
+///   nobarrier, nospace_cache, recovery, ref_verify, rescan_uuid_tree, space_cache=v1, ssd_spread,
+///   sync, thread_pool, usebackuproot, and all of rescue= except nologreplay
+/// `remount` changes the options of a mount: ro, rw, and all others that can change. Only root can
+/// change ro and rw. The subvolume that is shown, the
 /// users who see it, and the times of last access that are kept cannot change.
 ///
 /// Root can mount a file system in further places while it is mounted: the same part of it, or

@@ -53,7 +53,7 @@ impl fmt::Display for Subvolume {
 }
 
 /// Words that change nothing, or that are for other programs that read the same table.
-const OF_NO_EFFECT: [&str; 26] = [
+const OF_NO_EFFECT: [&str; 30] = [
     "_netdev",
     "acl",
     "async",
@@ -68,11 +68,15 @@ const OF_NO_EFFECT: [&str; 26] = [
     "loud",
     "noauto",
     "noautodefrag",
+    "noenospc_debug",
     "noflushoncommit",
     "nofail",
+    "noinode_cache",
+    "noiversion",
     "nolazytime",
     "norelatime",
     "nossd",
+    "nossd_spread",
     "nostrictatime",
     "nouser",
     // There is no balance to resume.
@@ -85,18 +89,26 @@ const OF_NO_EFFECT: [&str; 26] = [
 ];
 
 /// Words of btrfs that cannot be obeyed, and why.
-const REFUSED: [(&str, &str); 17] = [
+const REFUSED: [(&str, &str); 25] = [
+    ("alloc_start", "space is given out from the start of each device"),
     ("autodefrag", "nothing is defragmented in the background"),
+    ("check_int", "no checker compares what is written with what was there"),
+    ("check_int_data", "no checker compares what is written with what was there"),
+    ("check_int_print_mask", "no checker compares what is written with what was there"),
     ("clear_cache", "the free space tree is always in use"),
     ("dirsync", "only fsync and O_SYNC make names durable at once"),
+    ("enospc_debug", "an error about space has no further report"),
     ("fatal_errors", "after an error in a commit a file system can only be read"),
+    ("fragment", "space is not scattered on purpose"),
+    ("inode_cache", "numbers of inodes only rise"),
+    ("iversion", "the kernel does not ask a FUSE server for versions of inodes"),
     ("lazytime", "times are written with everything else"),
     ("metadata_ratio", "space is set aside as it is needed"),
     ("noacl", "ACLs always count"),
     ("nobarrier", "no commit is sound without flushes"),
-    ("norecovery", "say ro,rescue=nologreplay"),
     ("nospace_cache", "the free space tree is always in use"),
     ("recovery", "only the last commit is read"),
+    ("ref_verify", "references are counted in one way only"),
     ("rescan_uuid_tree", "the uuid tree is kept up to date"),
     ("space_cache=v1", "free space is kept in a tree"),
     ("ssd_spread", "space is given out in one way only"),
@@ -236,7 +248,7 @@ impl Options {
             ("strictatime", None) => self.server.access_times = AccessTimes::Always,
             ("nodiratime", None) => self.server.nodiratime = true,
             ("diratime", None) => self.server.nodiratime = false,
-            ("nologreplay", None) => self.skips_log = true,
+            ("nologreplay" | "norecovery", None) => self.skips_log = true,
             ("rescue", Some(what)) => self.rescue(what)?,
             ("user_subvol_rm_allowed", None) => self.server.user_subvol_rm_allowed = true,
             ("discard", None | Some("sync" | "async")) => self.discard = true,
@@ -324,6 +336,48 @@ mod tests {
         assert!(error("max_inline=x").contains("max_inline=x"));
         assert!(error("compress=rar").contains("compress=rar"));
         assert!(error("subvolid=x").contains("subvolid=x"));
+    }
+
+    /// The options in the section MOUNT OPTIONS of btrfs(5), and those that kernels before it had.
+    const OF_BTRFS: &str = "acl noacl autodefrag noautodefrag barrier nobarrier check_int \
+        check_int_data check_int_print_mask=1 clear_cache commit=30 compress compress=zstd \
+        compress=zstd:3 compress=no compress-force compress-force=lzo datacow nodatacow datasum \
+        nodatasum degraded device=/dev/null discard discard=sync discard=async nodiscard \
+        enospc_debug noenospc_debug fatal_errors=bug flushoncommit noflushoncommit fragment=data \
+        nologreplay max_inline=2048 metadata_ratio=1 norecovery rescan_uuid_tree \
+        rescue=usebackuproot rescue=nologreplay rescue=ignorebadroots rescue=ibadroots \
+        rescue=ignoredatacsums rescue=idatacsums rescue=ignoremetacsums rescue=imetacsums \
+        rescue=ignoresuperflags rescue=all skip_balance space_cache space_cache=v1 space_cache=v2 \
+        nospace_cache ssd ssd_spread nossd nossd_spread subvol=/a subvolid=5 thread_pool=4 treelog \
+        notreelog usebackuproot user_subvol_rm_allowed recovery inode_cache noinode_cache \
+        ref_verify alloc_start=1 noatime nodiratime relatime strictatime";
+
+    #[test]
+    fn every_option_of_btrfs_is_obeyed_accepted_or_refused_with_a_reason() {
+        let help = crate::program::Program::Larder.command();
+        let mut help = help.find_subcommand("mount").expect("it is a command").clone();
+        let help = help.render_long_help().to_string();
+        let page = include_str!("../../../../../docs/mount.md");
+        let names = |text: &str| -> Vec<String> {
+            let ends = |letter: char| !letter.is_ascii_alphanumeric() && !"_-".contains(letter);
+            text.split(ends).map(str::to_owned).collect()
+        };
+        let (help, page) = (names(&help), names(page));
+        for word in OF_BTRFS.split_whitespace() {
+            if let Err(error) = Options::parse(["ro", word]) {
+                let said = error.to_string();
+                assert!(said.contains(word) && said.contains("cannot be obeyed: "), "{said}");
+            }
+            let name = word.split('=').next().expect("there is a first part").to_owned();
+            assert!(help.contains(&name), "{name} is not in the help");
+            assert!(page.contains(&name), "{name} is not in docs/mount.md");
+        }
+        for word in OF_NO_EFFECT.iter().copied().chain(REFUSED.iter().map(|(word, _)| *word)) {
+            let name = word.split('=').next().expect("there is a first part").to_owned();
+            assert!(help.contains(&name), "{name} is not in the help");
+            assert!(page.contains(&name), "{name} is not in docs/mount.md");
+        }
+        assert!(Options::parse(["rw", "norecovery"]).is_err());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod create;
 mod delete;
+mod find_new;
 mod get_default;
 mod list;
 mod mounted;
@@ -10,16 +11,24 @@ mod show;
 mod snapshot;
 mod sync;
 
-use clap::Subcommand;
+use std::ffi::OsStr;
 
+use anyhow::Context;
+use clap::Subcommand;
+use larder::{MountedFilesystem, Overview};
+
+use self::mounted::subvolume_at;
 use super::Outcome;
 use crate::global::Global;
+use crate::source::{Source, on_image};
+use crate::target::Target;
 
 /// Subvolumes and snapshots
 #[derive(Debug, Subcommand)]
 pub enum Subvolume {
     Create(create::Create),
     Delete(delete::Delete),
+    FindNew(find_new::FindNew),
     GetDefault(get_default::GetDefault),
     List(Box<list::List>),
     SetDefault(set_default::SetDefault),
@@ -29,10 +38,15 @@ pub enum Subvolume {
 }
 
 impl Subvolume {
+    pub fn writes_json(&self) -> bool {
+        matches!(self, Self::FindNew(_))
+    }
+
     pub fn run(self, global: &Global) -> Outcome {
         match self {
             Self::Create(command) => command.run(global),
             Self::Delete(command) => command.run(global),
+            Self::FindNew(command) => command.run(global),
             Self::GetDefault(command) => command.run(),
             Self::List(command) => command.run(),
             Self::SetDefault(command) => command.run(),
@@ -41,6 +55,19 @@ impl Subvolume {
             Self::Sync(command) => command.run(),
         }
     }
+}
+
+/// The file system of `text`, and the id of the subvolume there.
+fn subvolume_in(source: &Source, text: &OsStr) -> anyhow::Result<(Box<dyn Overview>, u64)> {
+    if let Some(path) = source.mounted_path(text)? {
+        let id = subvolume_at(path)?;
+        return Ok((Box::new(MountedFilesystem::open(path)?), id));
+    }
+    let target = Target::parse(text);
+    let filesystem = source.open(&target.image)?;
+    let subvolume = filesystem.subvolume(target.path_os());
+    let id = subvolume.with_context(|| on_image(&target.image))?.id();
+    Ok((Box::new(filesystem), id))
 }
 
 /// A uuid, or `-` for none.

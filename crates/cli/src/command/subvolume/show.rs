@@ -7,17 +7,15 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use larder::{MountedFilesystem, Overview, QuotaGroup, SubvolumeInfo, Timestamp, Uuid};
+use larder::{Overview, QuotaGroup, SubvolumeInfo, Timestamp, Uuid};
 
-use super::mounted::subvolume_at;
-use super::uuid_or_dash;
+use super::{subvolume_in, uuid_or_dash};
 use crate::command::Outcome;
 use crate::operand::parse_number;
 use crate::operand::parse_uuid;
 use crate::output::stdout;
 use crate::print::local_time_with_zone;
-use crate::source::{Source, on_image};
-use crate::target::Target;
+use crate::source::Source;
 use crate::units::Units;
 
 /// Show all about a subvolume
@@ -87,15 +85,7 @@ impl Show {
             })?;
             return Ok((filesystem, id));
         }
-        if let Some(path) = self.source.mounted_path(&self.target)? {
-            let id = subvolume_at(path)?;
-            return Ok((Box::new(MountedFilesystem::open(path)?), id));
-        }
-        let target = Target::parse(&self.target);
-        let filesystem = self.source.open(&target.image)?;
-        let subvolume = filesystem.subvolume(target.path_os());
-        let id = subvolume.with_context(|| on_image(&target.image))?.id();
-        Ok((Box::new(filesystem), id))
+        subvolume_in(&self.source, &self.target)
     }
 
     fn quota(

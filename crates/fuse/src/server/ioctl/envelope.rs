@@ -20,6 +20,7 @@ pub(super) fn serve(ioctl: &mut Ioctl<'_>) -> Outcome {
     match Opcode::from(envelope.request) {
         abi::SNAP_CREATE_V2 => subvolume::snapshot(&mut inner),
         abi::TREE_SEARCH_V2 => search::search_tree_v2(&mut inner),
+        abi::FIEMAP => files::extents(&mut inner),
         abi::SPACE_INFO => info::space(&mut inner),
         abi::INO_PATHS => files::inode_paths(&mut inner),
         abi::LOGICAL_INO | abi::LOGICAL_INO_V2 => files::extent_references(&mut inner),

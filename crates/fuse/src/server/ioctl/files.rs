@@ -2,8 +2,13 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use larder_ioctl::abi::{DataContainer, IGNORE_OFFSET, InoLookupArgs, InoPathArgs, LogicalInoArgs};
+use larder::{Extent, ExtentKind, UsedExtent};
+use larder_ioctl::abi::{
+    self, DataContainer, Fiemap, FiemapExtent, IGNORE_OFFSET, InoLookupArgs, InoPathArgs,
+    LogicalInoArgs,
+};
 use rustix::io::Errno;
+use zerocopy::FromZeros;
 
 use super::call::{Ioctl, padded};
 use crate::server::call::{Outcome, failed};
@@ -81,6 +86,49 @@ pub(super) fn extent_references(ioctl: &mut Ioctl<'_>) -> Outcome {
     ioctl.output(&asked)?;
     ioctl.output(&room.container(REFERENCE_VALUES, references.len()))?;
     ioctl.output(&*values.collect::<Vec<u8>>())
+}
+
+/// The extents of the file that the ioctl was called on, without holes, as `FS_IOC_FIEMAP` describes
+/// them. Every user who has it open may ask.
+pub(super) fn extents(ioctl: &mut Ioctl<'_>) -> Outcome {
+    let (asked, more) = ioctl.input_and_more::<Fiemap>()?;
+    let file = ioctl.node()?.inode.clone().into_file().map_err(failed)?;
+    let room = (more.len() / size_of::<FiemapExtent>()).min(asked.extent_count as usize);
+    let end = asked.start.saturating_add(asked.length);
+    let mut found: Vec<FiemapExtent> = Vec::new();
+    let mut is_last = true;
+    for extent in file.used_extents(asked.start).map_err(failed)? {
+        let used = extent.map_err(failed)?;
+        if used.extent.offset >= end || found.len() == room {
+            is_last = false;
+            break;
+        }
+        found.push(mapped(&used));
+    }
+    if let Some(last) = found.last_mut().filter(|_| is_last) {
+        last.flags |= abi::EXTENT_LAST;
+    }
+    ioctl.output(&Fiemap { mapped_extents: found.len() as u32, ..asked })?;
+    found.iter().try_for_each(|extent| ioctl.output(extent))
+}
+
+fn mapped(used: &UsedExtent) -> FiemapExtent {
+    let Extent { offset, len_bytes, kind, compression, logical, .. } = used.extent;
+    let flags = match kind {
+        ExtentKind::Delayed => abi::EXTENT_DELALLOC | abi::EXTENT_UNKNOWN,
+        ExtentKind::Inline => abi::EXTENT_INLINE | abi::EXTENT_NOT_ALIGNED,
+        ExtentKind::Preallocated => abi::EXTENT_UNWRITTEN,
+        ExtentKind::Hole | ExtentKind::Data => 0,
+    };
+    let encoded = if compression.is_some() { abi::EXTENT_ENCODED } else { 0 };
+    let shared = if used.is_shared { abi::EXTENT_SHARED } else { 0 };
+    FiemapExtent {
+        logical: offset,
+        physical: logical.unwrap_or(0),
+        length: len_bytes,
+        flags: flags | encoded | shared,
+        ..FiemapExtent::new_zeroed()
+    }
 }
 
 /// The room in a container, and how much of it the results need.

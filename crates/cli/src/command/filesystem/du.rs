@@ -1,0 +1,427 @@
+//! `larder filesystem du`.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow, ensure};
+use clap::Args;
+use larder::{ExtentKind, FileType, Inode, Uuid};
+use larder_ioctl::abi;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::command::{Outcome, exit_code};
+use crate::global::{Format, Global};
+use crate::interrupt;
+use crate::message;
+use crate::output::{Stdout, stdout};
+use crate::print::{Fields, JsonList};
+use crate::source::{Source, on_image};
+use crate::target::Target;
+use crate::units::LongUnits;
+
+/// Show how much space files take, and how much of it they share
+///
+/// Total is what a file refers to, Exclusive the part that no other file refers to, in any
+/// subvolume. Set shared counts what the files below an argument share, with each other or with
+/// others, once. A part of a long extent counts as shared if any part of that is. Compressed data
+/// counts with its length in the file; inline data does not count.
+///
+/// Examples:
+///   larder filesystem du -s ~/mnt/home ~/mnt/snapshots/*
+///   larder filesystem du --raw disk.img:/home
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Du {
+    /// Show only the arguments, not what is below them
+    #[arg(short, long)]
+    summarize: bool,
+    #[command(flatten)]
+    units: LongUnits,
+    #[command(flatten)]
+    source: Source,
+    /// Files and directories, in an image by their paths from the top level, or in a file system
+    /// that is mounted
+    #[arg(required = true, value_name = "IMAGE:/PATH or PATH")]
+    paths: Vec<OsString>,
+}
+
+/// An inode, and how to go on from it.
+trait Node: Sized {
+    /// What identifies it.
+    fn id(&self) -> (u64, u64);
+    fn is_directory(&self) -> bool;
+    fn is_file(&self) -> bool;
+    fn has_several_names(&self) -> bool;
+    /// The names in a directory with their nodes, without those that are not in the file system.
+    fn children(&self) -> anyhow::Result<Vec<(OsString, anyhow::Result<Self>)>>;
+    /// Gives `add` each extent of a file that has space of its own.
+    fn extents(&self, add: &mut dyn FnMut(Used)) -> anyhow::Result<()>;
+}
+
+/// An extent of a file that has space of its own.
+struct Used {
+    address: u64,
+    len_bytes: u64,
+    is_shared: bool,
+}
+
+/// Bytes of a file, or of all below a directory.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    total: u64,
+    shared: u64,
+}
+
+/// A directory whose content is being counted.
+struct Frame<N> {
+    path: PathBuf,
+    children: std::vec::IntoIter<(OsString, anyhow::Result<N>)>,
+    sum: Sum,
+}
+
+/// The results so far, and where they go.
+struct Report<'a> {
+    command: &'a Du,
+    out: io::BufWriter<Stdout>,
+    json: Option<JsonList>,
+    failures: usize,
+    /// Below the present argument: the data that is shared, and the inodes that have other names
+    /// which the walk may meet.
+    shared: Ranges,
+    met: HashSet<(u64, u64)>,
+}
+
+impl Du {
+    pub fn run(self, global: &Global) -> Outcome {
+        interrupt::watch()?;
+        let mut out = io::BufWriter::new(stdout());
+        let json = match global.format {
+            Format::Json => Some(JsonList::begin(&mut out, "filesystem-du")?),
+            Format::Text => {
+                let [total, exclusive, shared] = ["Total", "Exclusive", "Set shared"];
+                writeln!(out, "{total:>10}  {exclusive:>10}  {shared:>10}  Filename")?;
+                None
+            }
+        };
+        let (shared, met) = (Ranges::default(), HashSet::new());
+        let mut report = Report { command: &self, out, json, failures: 0, shared, met };
+        for text in &self.paths {
+            report.begin_argument();
+            let counted = self.count(text, &mut report);
+            report.note_failure(counted)?;
+        }
+        let Report { mut out, json, failures, .. } = report;
+        if let Some(json) = json {
+            json.end_with(&mut out, &[])?;
+        }
+        out.flush()?;
+        Ok(exit_code(failures))
+    }
+
+    fn count(&self, text: &OsStr, report: &mut Report<'_>) -> anyhow::Result<()> {
+        let path = Path::new(text);
+        if path.metadata().is_ok_and(|metadata| is_special(&metadata)) {
+            // It takes no space.
+            return Ok(());
+        }
+        if let Some(path) = self.source.mounted_path(text)? {
+            return report.count(path.into(), Mounted::open(path)?);
+        }
+        let target = Target::parse(text);
+        let filesystem = self.source.open(&target.image)?;
+        let found = filesystem.subvolume("/")?.resolve(target.path_os());
+        report.count(text.into(), found.with_context(|| on_image(&target.image))?)
+    }
+}
+
+impl Report<'_> {
+    fn begin_argument(&mut self) {
+        self.shared = Ranges::default();
+        self.met.clear();
+    }
+
+    /// Reports an error, unless no more output can be written or a signal came.
+    fn note_failure(&mut self, result: anyhow::Result<()>) -> anyhow::Result<()> {
+        let Err(error) = result else { return Ok(()) };
+        interrupt::check()?;
+        if crate::is_broken_pipe(&error) {
+            return Err(error);
+        }
+        self.failures += 1;
+        self.out.flush()?;
+        eprintln!("ERROR: {}", message(&error));
+        Ok(())
+    }
+
+    /// Counts an argument and all that is below it.
+    fn count<N: Node>(&mut self, path: PathBuf, node: N) -> anyhow::Result<()> {
+        let mut frames: Vec<Frame<N>> = Vec::new();
+        let mut ended = self.enter(&mut frames, path, &node)?;
+        drop(node);
+        loop {
+            interrupt::check()?;
+            if let Some((path, sum)) = ended.take() {
+                match frames.last_mut() {
+                    Some(frame) => {
+                        frame.sum.total += sum.total;
+                        frame.sum.shared += sum.shared;
+                        if !self.command.summarize {
+                            self.write(&path, sum, None)?;
+                        }
+                    }
+                    None => return self.write(&path, sum, Some(self.shared.sum())),
+                }
+            }
+            let Some(frame) = frames.last_mut() else { return Ok(()) };
+            let Some((name, child)) = frame.children.next() else {
+                ended = frames.pop().map(|frame| (frame.path, frame.sum));
+                continue;
+            };
+            let path = frame.path.join(name);
+            let counted = child.and_then(|child| self.enter(&mut frames, path, &child));
+            match counted {
+                Ok(counted) => ended = counted,
+                Err(error) => self.note_failure(Err(error))?,
+            }
+        }
+    }
+
+    /// Counts a file, or begins a directory. Returns what is complete.
+    fn enter<N: Node>(
+        &mut self,
+        frames: &mut Vec<Frame<N>>,
+        path: PathBuf,
+        node: &N,
+    ) -> anyhow::Result<Option<(PathBuf, Sum)>> {
+        if node.is_directory() {
+            let children = node.children().with_context(|| path.display().to_string())?;
+            frames.push(Frame { path, children: children.into_iter(), sum: Sum::default() });
+            return Ok(None);
+        }
+        if !node.is_file() || (node.has_several_names() && !self.met.insert(node.id())) {
+            return Ok(None);
+        }
+        let (mut sum, shared) = (Sum::default(), &mut self.shared);
+        let counted = node.extents(&mut |used| {
+            sum.total += used.len_bytes;
+            if used.is_shared {
+                sum.shared += used.len_bytes;
+                shared.add(used.address..used.address.saturating_add(used.len_bytes));
+            }
+        });
+        counted.with_context(|| path.display().to_string())?;
+        Ok(Some((path, sum)))
+    }
+
+    fn write(&mut self, path: &Path, sum: Sum, set: Option<u64>) -> anyhow::Result<()> {
+        let exclusive = sum.total - sum.shared;
+        if let Some(json) = &mut self.json {
+            let mut fields: Fields =
+                vec![("total", sum.total.to_string()), ("exclusive", exclusive.to_string())];
+            fields.extend(set.map(|set| ("set-shared", set.to_string())));
+            fields.push(("path", path.to_string_lossy().into_owned()));
+            return Ok(json.add(&mut self.out, &fields)?);
+        }
+        let show = |bytes| self.command.units.0.show(bytes);
+        let set = set.map_or("-".into(), show);
+        let (total, exclusive) = (show(sum.total), show(exclusive));
+        write!(self.out, "{total:>10}  {exclusive:>10}  {set:>10}  ")?;
+        self.out.write_all(path.as_os_str().as_bytes())?;
+        Ok(writeln!(self.out)?)
+    }
+}
+
+impl Node for Inode {
+    fn id(&self) -> (u64, u64) {
+        (self.subvolume_id(), self.number())
+    }
+
+    fn is_directory(&self) -> bool {
+        self.file_type() == FileType::Directory
+    }
+
+    fn is_file(&self) -> bool {
+        self.file_type() == FileType::Regular
+    }
+
+    fn has_several_names(&self) -> bool {
+        self.metadata().nlink > 1
+    }
+
+    fn children(&self) -> anyhow::Result<Vec<(OsString, anyhow::Result<Self>)>> {
+        let entries = self.clone().into_directory()?.entries()?;
+        let child = |entry: larder::Result<larder::Entry>| {
+            let entry = entry?;
+            Ok((entry.name().to_owned(), entry.open().map_err(Into::into)))
+        };
+        entries.map(child).collect()
+    }
+
+    fn extents(&self, add: &mut dyn FnMut(Used)) -> anyhow::Result<()> {
+        for used in self.clone().into_file()?.used_extents(0)? {
+            let larder::UsedExtent { extent, is_shared } = used?;
+            if matches!(extent.kind, ExtentKind::Data | ExtentKind::Preallocated) {
+                let address = extent.logical.unwrap_or(0);
+                add(Used { address, len_bytes: extent.len_bytes, is_shared });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether it is a pipe, a socket or a character device. A block device may be an image.
+fn is_special(metadata: &Metadata) -> bool {
+    let file_type = metadata.file_type();
+    file_type.is_fifo() || file_type.is_socket() || file_type.is_char_device()
+}
+
+/// The number of the inode that a name of a subvolume has in a snapshot
+/// (`BTRFS_EMPTY_SUBVOL_DIR_OBJECTID`), which answers no requests.
+const EMPTY_SUBVOLUME: u64 = 2;
+
+/// Something in a mounted file system.
+struct Mounted {
+    path: PathBuf,
+    metadata: Metadata,
+    filesystem: Uuid,
+}
+
+impl Mounted {
+    /// The argument `path`, behind links.
+    fn open(path: &Path) -> anyhow::Result<Self> {
+        let named = || path.display().to_string();
+        let metadata = path.metadata().with_context(named)?;
+        let file = File::open(path).with_context(named)?;
+        let info = larder_ioctl::filesystem_info(&file).with_context(named)?;
+        Ok(Self { path: path.into(), metadata, filesystem: info.uuid })
+    }
+
+    /// Whether `path` is in the same file system. Subvolumes may be devices of their own.
+    fn has(&self, path: &Path, metadata: &Metadata) -> bool {
+        if metadata.dev() == self.metadata.dev() {
+            return true;
+        }
+        metadata.is_dir()
+            && match File::open(path).and_then(larder_ioctl::filesystem_info) {
+                Ok(info) => info.uuid == self.filesystem,
+                // In a snapshot, an empty directory has the name of a subvolume in the original.
+                Err(_) => metadata.ino() == EMPTY_SUBVOLUME,
+            }
+    }
+}
+
+impl Node for Mounted {
+    fn id(&self) -> (u64, u64) {
+        (self.metadata.dev(), self.metadata.ino())
+    }
+
+    fn is_directory(&self) -> bool {
+        self.metadata.is_dir()
+    }
+
+    fn is_file(&self) -> bool {
+        self.metadata.is_file()
+    }
+
+    fn has_several_names(&self) -> bool {
+        self.metadata.nlink() > 1
+    }
+
+    fn children(&self) -> anyhow::Result<Vec<(OsString, anyhow::Result<Self>)>> {
+        let mut children = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            let name = entry?.file_name();
+            let path = self.path.join(&name);
+            let child = match path.symlink_metadata() {
+                Ok(metadata) if !self.has(&path, &metadata) => continue,
+                Ok(metadata) => Ok(Self { path, metadata, filesystem: self.filesystem }),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => Err(anyhow!(error).context(path.display().to_string())),
+            };
+            children.push((name, child));
+        }
+        Ok(children)
+    }
+
+    fn extents(&self, add: &mut dyn FnMut(Used)) -> anyhow::Result<()> {
+        /// What takes no space of its own, or none yet.
+        const LEFT_OUT: u32 = abi::EXTENT_UNKNOWN | abi::EXTENT_DELALLOC | abi::EXTENT_INLINE;
+        let flags = (OFlags::NOFOLLOW | OFlags::NOATIME | OFlags::NONBLOCK).bits();
+        let open = |flags: u32| {
+            let mut options = OpenOptions::new();
+            options.read(true).custom_flags(flags.cast_signed());
+            options.open(&self.path)
+        };
+        let file = match open(flags) {
+            // Only the owner may keep the time of last access.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::PERM) => {
+                open(flags & !OFlags::NOATIME.bits())
+            }
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
+                File::open(&self.path)
+            }
+            opened => opened,
+        }?;
+        let is_same = file.metadata()?.ino() == self.metadata.ino();
+        ensure!(is_same, "another file has taken its place");
+        for extent in larder_ioctl::mapped_extents(file.as_fd()) {
+            let extent = extent?;
+            if extent.flags & LEFT_OUT == 0 {
+                let is_shared = extent.flags & abi::EXTENT_SHARED != 0;
+                add(Used { address: extent.address, len_bytes: extent.len_bytes, is_shared });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Ranges of addresses, of which those that touch are one.
+#[derive(Default)]
+struct Ranges {
+    /// The end of each by its start.
+    ends: BTreeMap<u64, u64>,
+}
+
+impl Ranges {
+    fn add(&mut self, mut range: Range<u64>) {
+        while let Some((&start, &end)) =
+            self.ends.range(..=range.end).next_back().filter(|(_, end)| **end >= range.start)
+        {
+            self.ends.remove(&start);
+            range = range.start.min(start)..range.end.max(end);
+        }
+        self.ends.insert(range.start, range.end);
+    }
+
+    fn sum(&self) -> u64 {
+        self.ends.iter().map(|(start, end)| end - start).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_count_once() {
+        let mut ranges = Ranges::default();
+        for (start, end) in [(10, 20), (30, 40), (15, 17), (20, 25), (24, 31), (50, 60), (0, 5)] {
+            ranges.add(start..end);
+        }
+        assert_eq!(
+            ranges.ends.iter().map(|(a, b)| (*a, *b)).collect::<Vec<_>>(),
+            [(0, 5), (10, 40), (50, 60)]
+        );
+        assert_eq!(ranges.sum(), 45);
+        ranges.add(0..100);
+        assert_eq!(ranges.sum(), 100);
+    }
+}
