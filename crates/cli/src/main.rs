@@ -43,6 +43,7 @@ mod on_mount;
 mod operand;
 mod output;
 mod pipeline;
+mod place;
 mod print;
 mod program;
 mod progress;

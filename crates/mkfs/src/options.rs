@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use larder_format::compression::Compression;
 use larder_format::{ChecksumType, Profile, Uuid};
+use larder_image::Place;
 
 use crate::{FeatureChoice, MkfsError, Progress};
 
@@ -14,6 +15,8 @@ use crate::{FeatureChoice, MkfsError, Progress};
 pub struct MkfsOptions {
     /// `-f`: overwrite existing content of the devices.
     pub force: bool,
+    /// Where on each device: the whole by default, also if it has partitions.
+    pub place: Place,
     /// `-b`: bytes of each device, at most its length. Files are made this long.
     pub byte_count: Option<u64>,
     /// Not `-K`: discard the old content of the devices.
@@ -61,6 +64,7 @@ impl Default for MkfsOptions {
     fn default() -> Self {
         Self {
             force: false,
+            place: Place::WHOLE,
             byte_count: None,
             discard: true,
             label: String::new(),

@@ -11,6 +11,7 @@ use larder_check::{Options, Progress as CheckProgress, Report, check};
 use super::open_volume;
 use crate::global::{Format, Global};
 use crate::output::stdout;
+use crate::place::{PlaceOptions, located};
 use crate::program::Program;
 use crate::progress::Progress;
 use crate::source::warn_if_in_use;
@@ -61,6 +62,8 @@ pub struct Check {
     /// Go on when devices are missing, if the others are enough
     #[arg(long)]
     degraded: bool,
+    #[command(flatten)]
+    place: PlaceOptions,
     /// The image files or block devices of one file system
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
@@ -74,8 +77,9 @@ impl Check {
         }
         // The exit code if the check is not possible at all.
         let cannot_run = ExitCode::from(program.failure_code());
-        warn_if_in_use(&self.devices);
-        let volume = match open_volume(&self.devices, self.degraded) {
+        let place = self.place.place();
+        warn_if_in_use(&located(&self.devices, place));
+        let volume = match open_volume(&self.devices, place, self.degraded) {
             Ok(volume) => volume,
             Err(error) => {
                 eprintln!("ERROR: {}", message(&error));

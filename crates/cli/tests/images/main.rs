@@ -8,4 +8,5 @@ mod matrix;
 mod messages;
 mod names;
 mod options;
+mod partitions;
 mod receive;

@@ -17,6 +17,7 @@ mod memory;
 mod on_mount;
 mod open_files;
 mod options;
+mod partitions;
 mod posix;
 mod privileges;
 mod programs;

@@ -14,6 +14,7 @@ use super::tree_walk::{BlockPointer, Order, TreeWalk};
 use crate::command::{Outcome, open_volume};
 use crate::operand::parse_number;
 use crate::output::stdout;
+use crate::place::PlaceOptions;
 use crate::print::{NodeStyle, OUTPUT_VERSION, key_text};
 
 /// Show trees, every item in words
@@ -69,6 +70,8 @@ pub struct DumpTree {
     /// Show the checksums of data
     #[arg(long)]
     csum_items: bool,
+    #[command(flatten)]
+    place: PlaceOptions,
     /// The image files or block devices of one file system
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
@@ -89,7 +92,7 @@ impl NamedTree {
 
 impl DumpTree {
     pub fn run(self) -> Outcome {
-        let volume = open_volume(&self.devices, self.degraded)?;
+        let volume = open_volume(&self.devices, self.place.place(), self.degraded)?;
         let style = NodeStyle {
             checksum_type: volume.checksum_type(),
             sectorsize: volume.sectorsize(),
