@@ -8,6 +8,7 @@ use larder_device::{Access, Device, DeviceError, FileDevice, Window};
 
 use crate::Place;
 use crate::find::{Part, find, holds_btrfs};
+use crate::qcow2::{Qcow2Device, is_qcow2};
 
 /// The device that a file system is on.
 #[derive(Debug)]
@@ -26,15 +27,11 @@ impl Opened {
     /// be chosen.
     pub fn open(path: &Path, access: Access, place: Place) -> Result<Self, DeviceError> {
         let (path, place) = locate(path, place);
-        let file = Arc::new(FileDevice::open(&path, access)?);
-        let failed = |source| DeviceError::Open { device: file.name().to_owned(), source };
-        let device: Arc<dyn Device> = Arc::clone(&file) as Arc<dyn Device>;
+        let Content { device, file, sector_bytes } = Content::open(&path, access)?;
+        let failed = |source| DeviceError::Open { device: device.name().to_owned(), source };
         let (words, offset, end) =
-            match find(device.as_ref(), file.sector_bytes(), place).map_err(failed)? {
-                Part::Whole => {
-                    let file = Some(file).filter(|file| !file.is_block_device());
-                    return Ok(Self { device, file });
-                }
+            match find(device.as_ref(), sector_bytes, place).map_err(failed)? {
+                Part::Whole => return Ok(Self { device, file }),
                 Part::Partition(partition) => {
                     let words = format!("partition {}", partition.number);
                     (words, partition.offset, partition.offset + partition.len_bytes)
@@ -46,6 +43,29 @@ impl Opened {
     }
 }
 
+/// A disk: the file or block device itself, or the disk in it.
+struct Content {
+    device: Arc<dyn Device>,
+    /// The same, if it is a regular file.
+    file: Option<Arc<FileDevice>>,
+    sector_bytes: u32,
+}
+
+impl Content {
+    fn open(path: &Path, access: Access) -> Result<Self, DeviceError> {
+        let file = Arc::new(FileDevice::open(path, access)?);
+        let sector_bytes = file.sector_bytes();
+        if file.is_block_device() {
+            return Ok(Self { device: file, file: None, sector_bytes });
+        }
+        if is_qcow2(&file) {
+            let device = Arc::new(Qcow2Device::open(file, path)?);
+            return Ok(Self { device, file: None, sector_bytes });
+        }
+        Ok(Self { device: Arc::clone(&file) as Arc<dyn Device>, file: Some(file), sector_bytes })
+    }
+}
+
 /// Opens what is at `place` of the image file or block device at `path`, with the errors of
 /// [`Opened::open`].
 pub fn open(path: &Path, access: Access, place: Place) -> Result<Arc<dyn Device>, DeviceError> {
@@ -54,8 +74,8 @@ pub fn open(path: &Path, access: Access, place: Place) -> Result<Arc<dyn Device>
 
 /// Whether the file or block device at `path` holds btrfs, as a whole or in a partition.
 pub fn is_image(path: &Path) -> bool {
-    let file = FileDevice::open(path, Access::ReadOnly);
-    file.is_ok_and(|file| holds_btrfs(&file, file.sector_bytes()))
+    let content = Content::open(path, Access::ReadOnly);
+    content.is_ok_and(|content| holds_btrfs(content.device.as_ref(), content.sector_bytes))
 }
 
 /// Whether two places of the image file or block device at `path` are the same.
@@ -66,11 +86,11 @@ pub fn is_same(path: &Path, one: Place, other: Place) -> Result<bool, DeviceErro
     if one == other {
         return Ok(true);
     }
-    let file = FileDevice::open(path, Access::ReadOnly)?;
+    let Content { device, sector_bytes, .. } = Content::open(path, Access::ReadOnly)?;
     let start = |place| {
-        let found = find(&file, file.sector_bytes(), place);
-        let found =
-            found.map_err(|source| DeviceError::Open { device: file.name().to_owned(), source })?;
+        let found = find(device.as_ref(), sector_bytes, place);
+        let found = found
+            .map_err(|source| DeviceError::Open { device: device.name().to_owned(), source })?;
         Ok(match found {
             Part::Whole => 0,
             Part::Partition(partition) => partition.offset,

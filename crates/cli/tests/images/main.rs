@@ -9,4 +9,5 @@ mod messages;
 mod names;
 mod options;
 mod partitions;
+mod qcow2;
 mod receive;

@@ -71,7 +71,9 @@ fn btrfs_is_found_in_its_partition_and_stays_in_it() {
     // The last bytes before the second partition, and the first after it.
     let around = [101 * MIB - 4096, 301 * MIB];
     let pattern = [0xA5; 4096];
-    around.iter().for_each(|at| file.write_all_at(&pattern, *at).expect("it is written"));
+    for at in around {
+        file.write_all_at(&pattern, at).expect("it is written");
+    }
     let table = |file: &File| {
         let mut bytes = vec![0; 64 << 10];
         file.read_exact_at(&mut bytes, 0).expect("it is read");

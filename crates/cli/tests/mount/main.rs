@@ -21,6 +21,7 @@ mod partitions;
 mod posix;
 mod privileges;
 mod programs;
+mod qcow2;
 mod receive;
 mod refusals;
 mod remount;

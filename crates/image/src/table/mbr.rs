@@ -65,7 +65,7 @@ impl BootRecord {
     /// The record at the start of `device`, if there is a sound one. Boot sectors of file systems
     /// have the same signature; their code makes no sound entries.
     pub(super) fn read(device: &dyn Device) -> io::Result<Option<Self>> {
-        Ok(Self::read_at(device, 0)?.filter(|record| record.is_sound()))
+        Ok(Self::read_at(device, 0)?.filter(Self::is_sound))
     }
 
     fn read_at(device: &dyn Device, offset: u64) -> io::Result<Option<Self>> {
@@ -83,7 +83,7 @@ impl BootRecord {
     }
 
     fn is_sound(&self) -> bool {
-        self.0.iter().all(|entry| entry.status & 0x7F == 0)
+        self.0.iter().all(|entry| matches!(entry.status, 0 | 0x80))
     }
 
     /// Whether the table only keeps other programs away from a GPT.
