@@ -31,6 +31,7 @@ macro_rules! eprintln {
 mod command;
 mod completion;
 mod destination;
+mod devices;
 mod ending;
 mod extract;
 mod global;

@@ -8,6 +8,7 @@ use clap::Args;
 use larder::{Filesystem, Inode, MountedFilesystem, NewInode, OpenOptions, Overview, Subvolume};
 
 use crate::command::{Outcome, exit_code};
+use crate::devices;
 use crate::ending::wait_for_ending_servers;
 use crate::extract::umask;
 use crate::operand::parse_number;
@@ -20,7 +21,8 @@ use crate::target::{Target, is_image, mounted_path};
 /// mounted file system they are refused, since nothing there would obey them.
 #[derive(Debug, Args)]
 pub struct Source {
-    /// Another device of the file system; may be given several times
+    /// Another device of the file system; may be given several times. Devices in the same directory
+    /// are found, except with --degraded
     #[arg(long = "device", value_name = "DEVICE")]
     devices: Vec<PathBuf>,
     /// Go on when devices are missing, if the others are enough
@@ -71,8 +73,11 @@ impl Source {
         Ok(())
     }
 
-    fn paths<'a>(&'a self, image: &'a Path) -> Vec<&'a Path> {
-        [image].into_iter().chain(self.devices.iter().map(PathBuf::as_path)).collect()
+    /// The devices of the file system on `image`: with `--degraded` only those that are given.
+    fn paths(&self, image: &Path) -> anyhow::Result<Vec<PathBuf>> {
+        let given: Vec<&Path> =
+            [image].into_iter().chain(self.devices.iter().map(PathBuf::as_path)).collect();
+        devices::all(&given, self.place.place(), self.degraded)
     }
 
     /// Opens the file system on `image` and the other devices for writing. The command's changes
@@ -82,7 +87,7 @@ impl Source {
         let options = resync::shown(self.options().write(true));
         let options = options.cache_bytes(WRITING_CACHE_BYTES).commit_bytes(WRITING_COMMIT_BYTES);
         self.expect_image(image)?;
-        let paths = self.paths(image);
+        let paths = self.paths(image)?;
         wait_for_ending_servers(&located(&paths, self.place.place()));
         Ok(report::on_terminal(LogLevel::Warn, || options.open(paths))??)
     }
@@ -103,7 +108,7 @@ impl Source {
     /// Opens the file system on `image` and the other devices.
     pub fn open(&self, image: &Path) -> anyhow::Result<Filesystem> {
         self.expect_image(image)?;
-        let paths = self.paths(image);
+        let paths = self.paths(image)?;
         warn_if_in_use(&located(&paths, self.place.place()));
         let filesystem = self.options().open(&paths)?;
         if filesystem.needs_log_replay() {

@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use crate::devices;
+
 /// A path in a file system that is not mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -30,8 +32,9 @@ impl Target {
 /// The path in a mounted file system in `text`, unless that is an `IMAGE:/path` of an existing
 /// image, or an image or a device itself. A path that does not exist yet lies in a directory.
 pub fn mounted_path(text: &OsStr) -> Option<&Path> {
+    let image = Target::parse(text).image;
     let names_image = text.as_bytes().windows(2).any(|two| two == b":/");
-    if names_image && Target::parse(text).image.symlink_metadata().is_ok() {
+    if (names_image && image.symlink_metadata().is_ok()) || devices::is_name(image.as_os_str()) {
         return None;
     }
     let path = Path::new(text);

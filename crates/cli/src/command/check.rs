@@ -9,6 +9,7 @@ use clap::Args;
 use larder_check::{Options, Progress as CheckProgress, Report, check};
 
 use super::open_volume;
+use crate::devices;
 use crate::global::{Format, Global};
 use crate::output::stdout;
 use crate::place::{PlaceOptions, located};
@@ -78,8 +79,11 @@ impl Check {
         // The exit code if the check is not possible at all.
         let cannot_run = ExitCode::from(program.failure_code());
         let place = self.place.place();
-        warn_if_in_use(&located(&self.devices, place));
-        let volume = match open_volume(&self.devices, place, self.degraded) {
+        let opened = devices::all(&self.devices, place, self.degraded).and_then(|devices| {
+            warn_if_in_use(&located(&devices, place));
+            open_volume(&devices, place, self.degraded)
+        });
+        let volume = match opened {
             Ok(volume) => volume,
             Err(error) => {
                 eprintln!("ERROR: {}", message(&error));

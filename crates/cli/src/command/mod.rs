@@ -223,7 +223,7 @@ impl Command {
     }
 }
 
-/// Opens the file system at `place` of `paths` for reading.
+/// Opens the file system at `place` of `paths`, which are all its devices, for reading.
 fn open_volume(paths: &[PathBuf], place: Place, degraded: bool) -> anyhow::Result<Volume> {
     wait_for_ending_servers(&located(paths, place));
     let devices = paths.iter().map(|path| larder_image::open(path, Access::ReadOnly, place));

@@ -17,7 +17,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-pub(crate) use loops::backing_path;
+pub(crate) use loops::{backing_path, is_stand_in};
 
 use crate::lock;
 

@@ -10,6 +10,7 @@ use larder_format::superblock::{MAGIC, OFFSETS, SUPERBLOCK_SIZE, Superblock};
 use zerocopy::FromBytes;
 
 use crate::command::Outcome;
+use crate::devices;
 use crate::ending::wait_for_ending_servers;
 use crate::operand::parse_number;
 use crate::output::stdout;
@@ -44,7 +45,8 @@ pub struct DumpSuper {
 }
 
 impl DumpSuper {
-    pub fn run(self) -> Outcome {
+    pub fn run(mut self) -> Outcome {
+        self.devices = devices::named(&self.devices)?;
         let mut out = stdout();
         let mut code = ExitCode::SUCCESS;
         let place = self.place.place();

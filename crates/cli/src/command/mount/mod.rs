@@ -32,6 +32,7 @@ use self::options::{Options, Subvolume};
 use self::part::Part;
 use super::Outcome;
 use super::mkfs::caller;
+use crate::devices;
 use crate::ending::server_of;
 use crate::interrupt::{self, HalfMade};
 use crate::message;
@@ -222,6 +223,7 @@ impl Mount {
             Some(size) => Some(create_image(&devices, size)?),
             None => None,
         };
+        let devices = devices::all(&devices, options.place, options.degraded)?;
         // Other programs are told where the devices are.
         let absolute =
             |device: &PathBuf| device.canonicalize().with_context(|| device.display().to_string());
