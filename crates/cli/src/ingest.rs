@@ -178,7 +178,7 @@ impl<'a> Ingest<'a> {
     }
 
     fn finish(&mut self, source: &Path, metadata: &Metadata, target: &Path) -> anyhow::Result<()> {
-        self.destination.finish(target, &attributes(source, metadata)?)
+        self.destination.finish(target, attributes(source, metadata)?)
     }
 }
 

@@ -43,6 +43,7 @@ mod mode_change;
 mod on_mount;
 mod operand;
 mod output;
+mod owner;
 mod pipeline;
 mod place;
 mod print;

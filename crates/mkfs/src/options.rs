@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use larder_format::compression::Compression;
-use larder_format::{ChecksumType, Profile, Uuid};
+use larder_format::{ChecksumType, OwnerMap, Profile, Uuid};
 use larder_image::Place;
 
 use crate::{FeatureChoice, MkfsError, Progress};
@@ -49,6 +49,8 @@ pub struct MkfsOptions {
     pub shrink: bool,
     /// `--compress`.
     pub compression: Option<Compression>,
+    /// Owners in the source, and those that stand for them in the file system.
+    pub owner_map: OwnerMap,
     /// `--owner`: the owner of everything, instead of the owners in the source.
     pub owner: Option<Owner>,
     /// Seconds since 1970 to use as the current time; later times of the source are set back to it.
@@ -81,6 +83,7 @@ impl Default for MkfsOptions {
             subvolumes: Vec::new(),
             shrink: false,
             compression: None,
+            owner_map: OwnerMap::default(),
             owner: None,
             source_date_epoch: None,
             threads: None,

@@ -23,6 +23,7 @@ use crate::global::Global;
 use crate::interrupt::HalfMade;
 use crate::operand::parse_uuid;
 use crate::output::stdout;
+use crate::owner::{MapOptions, parse_owner};
 use crate::place::{PlaceOptions, located};
 use crate::units::parse_size;
 
@@ -90,8 +91,10 @@ pub struct Mkfs {
     compress: Option<Compression>,
     /// Owner of everything. By default the root directory of a new file system belongs to the user
     /// who runs mkfs, and files copied from a directory keep their owners
-    #[arg(long, value_name = "UID:GID")]
+    #[arg(long, value_name = "USER:GROUP", value_parser = parse_owner)]
     owner: Option<Owner>,
+    #[command(flatten)]
+    map: MapOptions,
     /// Do not discard what the devices held before
     #[arg(short = 'K', long)]
     nodiscard: bool,
@@ -120,6 +123,11 @@ impl Mkfs {
             return Ok(ExitCode::SUCCESS);
         }
         ensure!(!self.devices.is_empty(), "no device was given");
+        let owner_map = self.map.map()?;
+        ensure!(
+            self.rootdir.is_some() || owner_map.is_empty(),
+            "without --rootdir there are no owners to map; --owner says whose the root directory is"
+        );
         let features = feature_choice(lists())?;
         let owner = self.owner.or_else(|| self.rootdir.is_none().then(caller));
         let place = if self.place.is_given() { self.place.place() } else { Place::WHOLE };
@@ -143,6 +151,7 @@ impl Mkfs {
             subvolumes: self.subvol,
             shrink: self.shrink,
             compression: self.compress,
+            owner_map,
             owner,
             source_date_epoch: source_date_epoch()?,
             threads: None,

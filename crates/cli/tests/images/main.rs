@@ -8,6 +8,7 @@ mod matrix;
 mod messages;
 mod names;
 mod options;
+mod owners;
 mod partitions;
 mod qcow2;
 mod receive;
