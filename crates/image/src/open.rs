@@ -29,16 +29,15 @@ impl Opened {
         let (path, place) = locate(path, place);
         let Content { device, file, sector_bytes } = Content::open(&path, access)?;
         let failed = |source| DeviceError::Open { device: device.name().to_owned(), source };
-        let (words, offset, end) =
-            match find(device.as_ref(), sector_bytes, place).map_err(failed)? {
-                Part::Whole => return Ok(Self { device, file }),
-                Part::Partition(partition) => {
-                    let words = format!("partition {}", partition.number);
-                    (words, partition.offset, partition.offset + partition.len_bytes)
-                }
-                Part::Range { offset, end } => (format!("from byte {offset}"), offset, end),
-            };
-        let name = format!("{}, {words}", device.name());
+        let (offset, end) = match find(device.as_ref(), sector_bytes, place).map_err(failed)? {
+            Part::Whole => return Ok(Self { device, file }),
+            Part::Partition(partition) => {
+                (partition.offset, partition.offset + partition.len_bytes)
+            }
+            Part::Range { offset, end } => (offset, end),
+        };
+        // Its name stays a path, by which a mounted file system and its devices are found.
+        let name = device.name().to_owned();
         Ok(Self { device: Arc::new(Window::new(device, name, offset, end - offset)?), file: None })
     }
 }

@@ -39,6 +39,7 @@ fn a_partition_is_mounted_and_found_again() {
     let read = larder().args(["ls", "--partition", "2"]).arg(&image).output().unwrap();
     let wrote =
         larder().args(["mkdir", "--partition=2", &format!("{}:/d", image.display())]).output();
+    let stats = succeed(larder().args(["device", "stats"]).arg(&image));
     for place in ["a", "b"] {
         let unmounts =
             || larder().arg("umount").arg(folder.join(place)).status().unwrap().success();
@@ -49,6 +50,7 @@ fn a_partition_is_mounted_and_found_again() {
     same.unwrap();
     assert_eq!(shown.unwrap(), b"content");
     assert_eq!(remounted, "");
+    assert!(stats.contains(&format!("[{}].write_io_errs", image.display())), "{stats}");
     assert!(!moved.unwrap().status.success());
     assert!(read.status.success());
     let wrote = String::from_utf8_lossy(&wrote.unwrap().stderr).into_owned();

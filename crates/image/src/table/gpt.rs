@@ -108,3 +108,43 @@ impl Seek for Reader<'_> {
         Ok(self.position)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use larder_device::MemoryDevice;
+
+    use super::*;
+
+    /// CRC-32 as in the header.
+    fn crc32(bytes: &[u8]) -> u32 {
+        let step = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0xEDB8_8320 } else { crc >> 1 };
+        !bytes
+            .iter()
+            .fold(!0_u32, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc)))
+    }
+
+    /// What is said of a table with a sound checksum and these numbers.
+    fn problem(entries: u32, entry_bytes: u32, first_entry: u64) -> String {
+        let device = MemoryDevice::new("m", 1 << 20);
+        let mut header = [0; 92];
+        header[..8].copy_from_slice(b"EFI PART");
+        header[12..16].copy_from_slice(&92_u32.to_le_bytes());
+        header[72..80].copy_from_slice(&first_entry.to_le_bytes());
+        header[80..84].copy_from_slice(&entries.to_le_bytes());
+        header[84..88].copy_from_slice(&entry_bytes.to_le_bytes());
+        let sum = crc32(&header);
+        header[16..20].copy_from_slice(&sum.to_le_bytes());
+        device.write_at(&header, 512).unwrap();
+        read(&device, 512).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn numbers_that_no_table_has_are_errors() {
+        assert!(problem(128, 256, 2).contains("damaged: entries of 256 bytes"));
+        assert!(problem(u32::MAX, 128, 2).contains("damaged: 4294967295 entries"));
+        for first_entry in [2, 1 << 40, u64::MAX] {
+            assert!(problem(128, 128, first_entry).contains("is damaged"));
+        }
+        assert!(read(&MemoryDevice::new("short", 600), 512).is_err());
+    }
+}
