@@ -5,12 +5,14 @@
 //! - A new inode replaces a file of its name. A directory stays if there is one.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use larder::{
     ErrorKind, File, FileType, Inode, NewInode, SetAttributes, Subvolume, Timestamp, XattrMode,
 };
+use larder_format::OwnerMap;
 
 /// The attributes of an inode that was copied completely. What is `None` stays as it is.
 #[derive(Default)]
@@ -45,7 +47,7 @@ pub trait Destination {
     /// Gives `original` a further name.
     fn link(&mut self, path: &Path, original: &Path) -> anyhow::Result<()>;
     /// Sets the attributes of an inode that was made or found.
-    fn finish(&mut self, path: &Path, attributes: &Attributes) -> anyhow::Result<()>;
+    fn finish(&mut self, path: &Path, attributes: Attributes) -> anyhow::Result<()>;
 }
 
 /// A subvolume of an image.
@@ -124,11 +126,68 @@ impl Destination for IntoImage<'_> {
         Ok(self.start.hard_link(original, path)?)
     }
 
-    fn finish(&mut self, path: &Path, attributes: &Attributes) -> anyhow::Result<()> {
+    fn finish(&mut self, path: &Path, attributes: Attributes) -> anyhow::Result<()> {
         match &self.last {
-            Some((last, inode)) if last == path => set(inode, attributes),
-            _ => set(&self.start.lookup(path)?, attributes),
+            Some((last, inode)) if last == path => set(inode, &attributes),
+            _ => set(&self.start.lookup(path)?, &attributes),
         }
+    }
+}
+
+/// Another place, in which owners have other ids.
+pub struct Mapped<'a> {
+    place: &'a mut dyn Destination,
+    map: &'a OwnerMap,
+}
+
+impl<'a> Mapped<'a> {
+    /// `map` leads to the ids in `place`.
+    pub fn new(place: &'a mut dyn Destination, map: &'a OwnerMap) -> Self {
+        Self { place, map }
+    }
+}
+
+impl Destination for Mapped<'_> {
+    fn make_directory(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()> {
+        self.place.make_directory(path, new)
+    }
+
+    fn is_directory(&mut self, path: &Path) -> bool {
+        self.place.is_directory(path)
+    }
+
+    fn make_file(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()> {
+        self.place.make_file(path, new)
+    }
+
+    fn write(&mut self, path: &Path, data: &[u8], offset: u64) -> anyhow::Result<()> {
+        self.place.write(path, data, offset)
+    }
+
+    fn set_len(&mut self, path: &Path, len_bytes: u64) -> anyhow::Result<()> {
+        self.place.set_len(path, len_bytes)
+    }
+
+    fn make_node(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()> {
+        self.place.make_node(path, new)
+    }
+
+    fn make_symlink(&mut self, path: &Path, target: &OsStr) -> anyhow::Result<()> {
+        self.place.make_symlink(path, target)
+    }
+
+    fn link(&mut self, path: &Path, original: &Path) -> anyhow::Result<()> {
+        self.place.link(path, original)
+    }
+
+    fn finish(&mut self, path: &Path, attributes: Attributes) -> anyhow::Result<()> {
+        let mut attributes = attributes;
+        attributes.uid = attributes.uid.map(|uid| self.map.users.inner(uid));
+        attributes.gid = attributes.gid.map(|gid| self.map.groups.inner(gid));
+        for (name, value) in attributes.xattrs.iter_mut().flatten() {
+            self.map.map_xattr(name.as_bytes(), value);
+        }
+        self.place.finish(path, attributes)
     }
 }
 

@@ -12,6 +12,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use larder::{FileType, Inode, Metadata, NewInode, Timestamp};
+use larder_format::OwnerMap;
 use rustix::fs::{
     AtFlags, CWD, FileType as NodeType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags,
 };
@@ -62,6 +63,8 @@ pub struct Extract {
     /// The name of the copy's start; `.` to copy into `parent` itself.
     name: OsString,
     keep: Keep,
+    /// To the ids of this system.
+    map: OwnerMap,
     /// The directories from the start of the copy to the position of the walk.
     open: Vec<OwnedFd>,
     buffer: Vec<u8>,
@@ -79,7 +82,7 @@ const CREATE_FILE: OFlags = OFlags::WRONLY
 
 impl Extract {
     /// A copy named `name` in the directory `parent`.
-    pub fn new(parent: &Path, name: OsString, keep: Keep) -> anyhow::Result<Self> {
+    pub fn new(parent: &Path, name: OsString, keep: Keep, map: OwnerMap) -> anyhow::Result<Self> {
         // The user chose this path; links in it are the user's.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let parent = rustix::fs::openat(CWD, parent, flags, Mode::empty())?;
@@ -87,6 +90,7 @@ impl Extract {
             parent,
             name,
             keep,
+            map,
             open: Vec::new(),
             buffer: vec![0; BUFFER_BYTES],
             written_bytes: 0,
@@ -194,14 +198,15 @@ impl Extract {
             }
             return Ok(());
         }
-        let (uid, gid) = (Uid::from_raw(metadata.uid), Gid::from_raw(metadata.gid));
+        let uid = Uid::from_raw(self.map.users.inner(metadata.uid));
+        let gid = Gid::from_raw(self.map.groups.inner(metadata.gid));
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         match rustix::fs::chownat(directory, name, Some(uid), Some(gid), flags) {
             // Only root can give files away. The copy belongs to its creator, as with cp -a.
             Err(Errno::PERM) if !rustix::process::geteuid().is_root() => {}
             other => other.context("cannot set the owner")?,
         }
-        set_xattrs(directory, name, inode)?;
+        set_xattrs(directory, name, inode, &self.map)?;
         if !is_link {
             let mode = Mode::from(metadata.mode & 0o7777);
             rustix::fs::chmodat(directory, name, mode, AtFlags::empty())?;
@@ -260,12 +265,18 @@ fn remove(directory: BorrowedFd<'_>, name: &OsStr) -> anyhow::Result<()> {
 }
 
 /// Sets extended attributes by a path through the directory's descriptor, since no call takes both.
-fn set_xattrs(directory: BorrowedFd<'_>, name: &OsStr, inode: &Inode) -> anyhow::Result<()> {
+fn set_xattrs(
+    directory: BorrowedFd<'_>,
+    name: &OsStr,
+    inode: &Inode,
+    map: &OwnerMap,
+) -> anyhow::Result<()> {
     let mut path = format!("/proc/self/fd/{}/", directory.as_raw_fd()).into_bytes();
     path.extend_from_slice(name.as_bytes());
     let path = OsStr::from_bytes(&path);
     for xattr in inode.xattrs() {
-        let xattr = xattr?;
+        let mut xattr = xattr?;
+        map.map_xattr(xattr.name.as_bytes(), &mut xattr.value);
         let set = rustix::fs::lsetxattr(path, &xattr.name, &xattr.value, XattrFlags::empty());
         match set {
             Ok(()) => {}

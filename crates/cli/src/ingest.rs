@@ -196,7 +196,7 @@ impl<'a> Ingest<'a> {
     }
 
     fn finish(&mut self, original: &Original<'_>, target: &Path) -> anyhow::Result<()> {
-        self.destination.finish(target, &original.attributes()?)
+        self.destination.finish(target, original.attributes()?)
     }
 }
 

@@ -31,6 +31,7 @@ macro_rules! eprintln {
 mod command;
 mod completion;
 mod destination;
+mod devices;
 mod ending;
 mod extract;
 mod global;
@@ -42,7 +43,9 @@ mod mode_change;
 mod on_mount;
 mod operand;
 mod output;
+mod owner;
 mod pipeline;
+mod place;
 mod print;
 mod program;
 mod progress;

@@ -8,9 +8,11 @@ use clap::Args;
 use larder::{Filesystem, Inode, MountedFilesystem, NewInode, OpenOptions, Overview, Subvolume};
 
 use crate::command::{Outcome, exit_code};
+use crate::devices;
 use crate::ending::wait_for_ending_servers;
 use crate::extract::umask;
 use crate::operand::parse_number;
+use crate::place::{PlaceOptions, located};
 use crate::report::{self, LogLevel};
 use crate::resync;
 use crate::target::{Target, is_image, mounted_path};
@@ -19,12 +21,15 @@ use crate::target::{Target, is_image, mounted_path};
 /// mounted file system they are refused, since nothing there would obey them.
 #[derive(Debug, Args)]
 pub struct Source {
-    /// Another device of the file system; may be given several times
+    /// Another device of the file system; may be given several times. Devices in the same directory
+    /// are found, except with --degraded
     #[arg(long = "device", value_name = "DEVICE")]
     devices: Vec<PathBuf>,
     /// Go on when devices are missing, if the others are enough
     #[arg(long)]
     degraded: bool,
+    #[command(flatten)]
+    place: PlaceOptions,
 }
 
 /// Commands that write go through the trees once: blocks that they have passed are not worth
@@ -48,11 +53,31 @@ pub struct PathSource {
 
 impl Source {
     fn options(&self) -> OpenOptions {
-        OpenOptions::new().degraded(self.degraded)
+        OpenOptions::new().degraded(self.degraded).place(self.place.place())
     }
 
-    fn paths<'a>(&'a self, image: &'a Path) -> Vec<&'a Path> {
-        [image].into_iter().chain(self.devices.iter().map(PathBuf::as_path)).collect()
+    /// Fails if `path` is in a mounted file system, and names the command to use instead.
+    fn expect_image(&self, path: &Path) -> anyhow::Result<()> {
+        let shown = path.display();
+        let way_out = if is_in_mounted_btrfs(path) {
+            "; on a mount use the system's own commands"
+        } else {
+            ""
+        };
+        ensure!(
+            !path.is_dir(),
+            "{shown}: is a directory, where an image file or a block device is needed{way_out}"
+        );
+        let may_be_image = way_out.is_empty() || self.place.is_given() || !path.is_file();
+        ensure!(may_be_image || is_image(path), "{shown}: is no image of btrfs{way_out}");
+        Ok(())
+    }
+
+    /// The devices of the file system on `image`: with `--degraded` only those that are given.
+    fn paths(&self, image: &Path) -> anyhow::Result<Vec<PathBuf>> {
+        let given: Vec<&Path> =
+            [image].into_iter().chain(self.devices.iter().map(PathBuf::as_path)).collect();
+        devices::all(&given, self.place.place(), self.degraded)
     }
 
     /// Opens the file system on `image` and the other devices for writing. The command's changes
@@ -61,9 +86,9 @@ impl Source {
     pub fn open_for_writing(&self, image: &Path) -> anyhow::Result<Filesystem> {
         let options = resync::shown(self.options().write(true));
         let options = options.cache_bytes(WRITING_CACHE_BYTES).commit_bytes(WRITING_COMMIT_BYTES);
-        expect_image(image)?;
-        let paths = self.paths(image);
-        wait_for_ending_servers(&paths);
+        self.expect_image(image)?;
+        let paths = self.paths(image)?;
+        wait_for_ending_servers(&located(&paths, self.place.place()));
         Ok(report::on_terminal(LogLevel::Warn, || options.open(paths))??)
     }
 
@@ -82,9 +107,9 @@ impl Source {
 
     /// Opens the file system on `image` and the other devices.
     pub fn open(&self, image: &Path) -> anyhow::Result<Filesystem> {
-        expect_image(image)?;
-        let paths = self.paths(image);
-        warn_if_in_use(&paths);
+        self.expect_image(image)?;
+        let paths = self.paths(image)?;
+        warn_if_in_use(&located(&paths, self.place.place()));
         let filesystem = self.options().open(&paths)?;
         if filesystem.needs_log_replay() {
             eprintln!(
@@ -100,6 +125,9 @@ impl Source {
     /// The path in `text`, if that lies in a mounted file system and not in an image.
     pub fn mounted_path<'a>(&self, text: &'a OsStr) -> anyhow::Result<Option<&'a Path>> {
         let Some(path) = mounted_path(text) else { return Ok(None) };
+        if self.place.is_given() && path.is_file() {
+            return Ok(None);
+        }
         let shown = path.display();
         ensure!(
             self.devices.is_empty(),
@@ -108,6 +136,10 @@ impl Source {
         ensure!(
             !self.degraded,
             "{shown}: lies in a mounted file system; --degraded is said when it is mounted"
+        );
+        ensure!(
+            !self.place.is_given(),
+            "{shown}: lies in a mounted file system; leave out --partition and --offset"
         );
         Ok(Some(path))
     }
@@ -150,7 +182,8 @@ impl Source {
 impl PathSource {
     /// For an image that the options do not concern: its default subvolume, on one device.
     pub fn of_other_image(&self) -> Self {
-        let source = Source { devices: Vec::new(), degraded: self.source.degraded };
+        let (devices, place) = (Vec::new(), PlaceOptions::default());
+        let source = Source { devices, degraded: self.source.degraded, place };
         Self { source, subvolid: None }
     }
 
@@ -263,22 +296,6 @@ impl Writing {
 /// The beginning of an error about something on `image`.
 pub fn on_image(image: &Path) -> String {
     format!("{}:", image.display())
-}
-
-/// Fails if `path` is in a mounted file system, and names the command to use instead.
-fn expect_image(path: &Path) -> anyhow::Result<()> {
-    let shown = path.display();
-    let way_out =
-        if is_in_mounted_btrfs(path) { "; on a mount use the system's own commands" } else { "" };
-    ensure!(
-        !path.is_dir(),
-        "{shown}: is a directory, where an image file or a block device is needed{way_out}"
-    );
-    ensure!(
-        way_out.is_empty() || !path.is_file() || is_image(path),
-        "{shown}: is no image of btrfs{way_out}"
-    );
-    Ok(())
 }
 
 /// Whether a path may lie on a mount of larder's or of the kernel's btrfs.

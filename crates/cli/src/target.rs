@@ -1,13 +1,10 @@
 //! `IMAGE:/path`: a path in the file system on an image or device.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use larder_format::Superblock;
-use larder_format::superblock;
+use crate::devices;
 
 /// A path in a file system that is not mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,14 +29,12 @@ impl Target {
     }
 }
 
-/// The place of the magic number of a superblock on each device, 64 KiB from the start.
-const MAGIC_OFFSET: u64 = (64 << 10) + std::mem::offset_of!(Superblock, magic) as u64;
-
 /// The path in a mounted file system in `text`, unless that is an `IMAGE:/path` of an existing
 /// image, or an image or a device itself. A path that does not exist yet lies in a directory.
 pub fn mounted_path(text: &OsStr) -> Option<&Path> {
+    let image = Target::parse(text).image;
     let names_image = text.as_bytes().windows(2).any(|two| two == b":/");
-    if names_image && Target::parse(text).image.symlink_metadata().is_ok() {
+    if (names_image && image.symlink_metadata().is_ok()) || devices::is_name(image.as_os_str()) {
         return None;
     }
     let path = Path::new(text);
@@ -55,11 +50,9 @@ pub fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Whether a file has the magic number of btrfs.
+/// Whether a file holds btrfs, as a whole or in a partition.
 pub fn is_image(path: &Path) -> bool {
-    let mut magic = [0; 8];
-    let read = File::open(path).and_then(|file| file.read_exact_at(&mut magic, MAGIC_OFFSET));
-    read.is_ok() && magic == superblock::MAGIC.to_le_bytes()
+    larder_image::is_image(path)
 }
 
 impl Target {

@@ -1,10 +1,13 @@
 //! Copying a tree of files from an image into an image, the same one or another.
 
 use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use larder::{ErrorKind, File, FileType, Inode, NewInode, SetAttributes, Subvolume, XattrMode};
+
+use larder_format::OwnerMap;
 
 use crate::destination::drop_inherited_acls;
 use crate::extract::Keep;
@@ -21,6 +24,8 @@ pub struct Transplant<'a> {
     /// The path of the copy.
     target: PathBuf,
     keep: Keep,
+    /// To the ids of the copy.
+    map: OwnerMap,
     /// Whether original and copy lie in one file system, so that they can share data and can be the
     /// same.
     is_same_filesystem: bool,
@@ -37,12 +42,14 @@ impl<'a> Transplant<'a> {
         start: &'a Subvolume,
         target: PathBuf,
         keep: Keep,
+        map: OwnerMap,
         is_same_filesystem: bool,
     ) -> Self {
         Self {
             start,
             target,
             keep,
+            map,
             is_same_filesystem,
             directories: HashSet::new(),
             buffer: vec![0; BUFFER_BYTES],
@@ -142,14 +149,18 @@ impl Visitor for Transplant<'_> {
             return Ok(self.start.hard_link(self.target_of(met_as), target)?);
         }
         let copy = self.make(node.inode, &target)?;
-        if self.keep == Keep::Everything { attributes(node.inode, &copy) } else { Ok(()) }
+        if self.keep == Keep::Everything {
+            attributes(node.inode, &copy, &self.map)
+        } else {
+            Ok(())
+        }
     }
 
     fn leave(&mut self, node: &Node<'_>) -> anyhow::Result<()> {
         if self.keep == Keep::Permissions {
             return Ok(());
         }
-        attributes(node.inode, &self.start.lookup(self.target_of(node.path))?)
+        attributes(node.inode, &self.start.lookup(self.target_of(node.path))?, &self.map)
     }
 }
 
@@ -158,10 +169,11 @@ fn id(inode: &Inode) -> (u64, u64) {
 }
 
 /// Gives `copy` the attributes of `original`.
-fn attributes(original: &Inode, copy: &Inode) -> anyhow::Result<()> {
-    let xattrs = original.xattrs().collect::<larder::Result<Vec<_>>>()?;
+fn attributes(original: &Inode, copy: &Inode, map: &OwnerMap) -> anyhow::Result<()> {
+    let mut xattrs = original.xattrs().collect::<larder::Result<Vec<_>>>()?;
     drop_inherited_acls(copy, |name| xattrs.iter().any(|xattr| xattr.name == name))?;
-    for xattr in &xattrs {
+    for xattr in &mut xattrs {
+        map.map_xattr(xattr.name.as_bytes(), &mut xattr.value);
         copy.set_xattr(&xattr.name, &xattr.value, XattrMode::Any)
             .with_context(|| format!("cannot set {}", xattr.name.display()))?;
     }
@@ -169,8 +181,8 @@ fn attributes(original: &Inode, copy: &Inode) -> anyhow::Result<()> {
     let is_symlink = original.file_type() == FileType::Symlink;
     copy.set_attributes(&SetAttributes {
         permissions: (!is_symlink).then_some(metadata.mode & 0o7777),
-        uid: Some(metadata.uid),
-        gid: Some(metadata.gid),
+        uid: Some(map.users.inner(metadata.uid)),
+        gid: Some(map.groups.inner(metadata.gid)),
         atime: Some(metadata.atime),
         mtime: Some(metadata.mtime),
         ..Default::default()

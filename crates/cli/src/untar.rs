@@ -289,7 +289,7 @@ impl<'a> Untar<'a> {
                 xattrs: Some(attributes.xattrs),
             },
         };
-        self.destination.finish(path, &set)
+        self.destination.finish(path, set)
     }
 }
 

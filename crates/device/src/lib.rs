@@ -5,8 +5,10 @@
 //!
 //! - [`FileDevice`]: a regular file or a block device. Opened for writing, it is the only writer.
 //! - [`MemoryDevice`]: sparse memory with cheap snapshots.
+//! - [`Window`]: a part of another device.
 //! - [`PrefetchingDevice`]: readahead for reads around the page cache.
-//! - [`in_use`]: the other use of a path; [`has_writer`]: whether a program writes to it.
+//! - [`in_use`]: the other use of a path; [`has_writer`]: whether a program writes to it;
+//!   [`partition_node`]: the node of a part of a disk.
 //! - [`StandIn`]: a block device for a mount that needs one as its source.
 //! - [`now`]: the clock for times of files.
 //!
@@ -36,6 +38,7 @@ mod memory;
 mod prefetching;
 mod stand_in;
 mod usage;
+mod window;
 
 pub use clock::now;
 pub use device::Device;
@@ -44,4 +47,5 @@ pub use file::{Access, FileDevice};
 pub use memory::MemoryDevice;
 pub use prefetching::PrefetchingDevice;
 pub use stand_in::StandIn;
-pub use usage::{InUse, Link, has_writer, in_use};
+pub use usage::{InUse, Link, has_writer, in_use, partition_node};
+pub use window::Window;

@@ -68,6 +68,12 @@ impl StandIn {
         &self.path
     }
 
+    /// The target of `device`, if that is a stand-in.
+    pub fn target_if_stand_in(device: &Path) -> Option<PathBuf> {
+        let identity = Identity::of_path(device)?;
+        usage::is_stand_in(identity).then(|| usage::backing_path(identity)).flatten()
+    }
+
     /// The target of the loop device `device`. `None` if it is no loop device, or its target has no
     /// name any more.
     pub fn target_of(device: &Path) -> Option<PathBuf> {

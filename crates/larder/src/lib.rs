@@ -51,6 +51,7 @@
 #![forbid(unsafe_code)]
 
 pub mod device;
+mod find;
 mod mounted;
 mod open;
 mod overview;
@@ -62,6 +63,7 @@ pub mod commands {
     pub use larder_stream::{Changes, Command, LocalCommands, StreamError, Timestamp};
 }
 
+pub use find::{FilesystemName, find_filesystem, find_further_devices};
 #[doc(inline)]
 pub use larder_filesystem::{
     AllocateMode, Capacity, DelayedStats, DeviceErrors, DeviceInfo, Directory, Encoded, Entries,

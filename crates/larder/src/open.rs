@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_device::{Access, Device, FileDevice};
+use larder_device::{Access, Device};
 use larder_filesystem::{ResyncProgress, Tuning, WriteCompression, WriteOptions, WritePolicy};
+use larder_image::Place;
 use larder_volume::Volume;
 
 use crate::{Filesystem, Result};
@@ -26,6 +27,7 @@ const COMMIT_INTERVAL: Duration = Duration::from_secs(30);
 pub struct OpenOptions {
     write: bool,
     is_mounted: bool,
+    place: Place,
     degraded: bool,
     cache_bytes: usize,
     commit_interval: Option<Duration>,
@@ -44,6 +46,7 @@ impl OpenOptions {
         Self {
             write: false,
             is_mounted: false,
+            place: Place::Found,
             degraded: false,
             cache_bytes: CACHE_BYTES,
             commit_interval: Some(COMMIT_INTERVAL),
@@ -90,6 +93,14 @@ impl OpenOptions {
     #[must_use]
     pub fn cache_bytes(mut self, cache_bytes: usize) -> Self {
         self.cache_bytes = cache_bytes;
+        self
+    }
+
+    /// Where the file system is in the image files and block devices at the paths: by default where
+    /// btrfs is found.
+    #[must_use]
+    pub fn place(mut self, place: Place) -> Self {
+        self.place = place;
         self
     }
 
@@ -164,7 +175,8 @@ impl OpenOptions {
         self
     }
 
-    /// Opens the file system on the image files and block devices at `paths`, in any order.
+    /// Opens the file system on the image files and block devices at `paths`, in any order. Each may
+    /// be a whole disk, with the file system in a [partition](Self::place).
     pub fn open<P: AsRef<Path>>(&self, paths: impl IntoIterator<Item = P>) -> Result<Filesystem> {
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
         for path in paths {
@@ -173,7 +185,7 @@ impl OpenOptions {
                 (true, false) => Access::ReadWrite,
                 (false, _) => Access::ReadOnly,
             };
-            devices.push(Arc::new(FileDevice::open(path, access)?));
+            devices.push(larder_image::open(path.as_ref(), access, self.place)?);
         }
         self.open_devices(devices)
     }

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
-use larder_device::{Device, FileDevice};
+use larder_device::Device;
+use larder_image::Opened;
 use larder_volume::{ChunkMap, Volume, VolumeDevice};
 
 use crate::checksums::ChecksumTree;
@@ -43,25 +44,25 @@ pub fn mkfs(targets: &[PathBuf], options: &MkfsOptions) -> Result<Summary, MkfsE
     };
     let new_len_bytes = options.byte_count.or((least_bytes > 0).then_some(least_bytes));
     let mut undo = Undo::default();
-    let devices: Vec<Arc<FileDevice>> = targets
+    let images: Vec<Opened> = targets
         .iter()
-        .map(|path| undo.open(path, new_len_bytes, options.force))
+        .map(|path| undo.open(path, options.place, new_len_bytes, options.force))
         .collect::<Result<_, _>>()?;
-    let new_len = |device: &FileDevice| target::new_len(device, options.byte_count, least_bytes);
-    let lens = devices.iter().map(|device| (device.name(), new_len(device)));
+    let new_len = |image: &Opened| target::new_len(image, options.byte_count, least_bytes);
+    let lens = images.iter().map(|image| (image.device.name(), new_len(image)));
     let rooms = device_rooms(lens, options, &settings)?;
-    for device in &devices {
-        undo.lengthen(device, new_len(device))?;
+    for image in &images {
+        undo.lengthen(image, new_len(image))?;
     }
-    let dyn_devices: Vec<Arc<dyn Device>> =
-        devices.iter().map(|device| Arc::clone(device) as Arc<dyn Device>).collect();
+    let devices: Vec<Arc<dyn Device>> =
+        images.iter().map(|image| Arc::clone(&image.device)).collect();
     let space = first_groups(rooms, &settings, appetite)?;
-    let summary = make(&dyn_devices, space, options, &settings, &source)?;
+    let summary = make(&devices, space, options, &settings, &source)?;
     undo.forget();
-    for (device, made) in devices.iter().zip(&summary.devices) {
-        if !device.is_block_device() {
+    for (image, made) in images.iter().zip(&summary.devices) {
+        if let Some(file) = &image.file {
             let shrunk = if settings.shrink { made.len_bytes } else { u64::MAX };
-            target::shorten(device, new_len(device).min(shrunk))?;
+            target::shorten(file, new_len(image).min(shrunk))?;
         }
     }
     Ok(summary)

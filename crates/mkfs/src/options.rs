@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use larder_format::compression::Compression;
 use larder_format::item::InodeFlags;
-use larder_format::{ChecksumType, Profile, Uuid};
+use larder_format::{ChecksumType, OwnerMap, Profile, Uuid};
+use larder_image::Place;
 
 use crate::{FeatureChoice, MkfsError, Progress};
 
@@ -15,6 +16,8 @@ use crate::{FeatureChoice, MkfsError, Progress};
 pub struct MkfsOptions {
     /// `-f`: overwrite existing content of the devices.
     pub force: bool,
+    /// Where on each device: the whole by default, also if it has partitions.
+    pub place: Place,
     /// `-b`: bytes of each device, at most its length. Files are made this long.
     pub byte_count: Option<u64>,
     /// Not `-K`: discard the old content of the devices.
@@ -49,6 +52,8 @@ pub struct MkfsOptions {
     pub shrink: bool,
     /// `--compress`.
     pub compression: Option<Compression>,
+    /// Owners in the source, and those that stand for them in the file system.
+    pub owner_map: OwnerMap,
     /// `--owner`: the owner of everything, instead of the owners in the source.
     pub owner: Option<Owner>,
     /// Seconds since 1970 to use as the current time; later times of the source are set back to it.
@@ -64,6 +69,7 @@ impl Default for MkfsOptions {
     fn default() -> Self {
         Self {
             force: false,
+            place: Place::WHOLE,
             byte_count: None,
             discard: true,
             label: String::new(),
@@ -81,6 +87,7 @@ impl Default for MkfsOptions {
             inode_flags: Vec::new(),
             shrink: false,
             compression: None,
+            owner_map: OwnerMap::default(),
             owner: None,
             source_date_epoch: None,
             threads: None,

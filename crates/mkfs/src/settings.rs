@@ -9,7 +9,7 @@ use larder_format::feature::{CompatRoFlags, IncompatFlags};
 use larder_format::item::Timespec;
 use larder_format::node::{HEADER_SIZE, ITEM_HEADER_SIZE};
 use larder_format::superblock::LABEL_SIZE;
-use larder_format::{ChecksumType, Profile, Uuid};
+use larder_format::{ChecksumType, OwnerMap, Profile, Uuid};
 
 use crate::{Features, MkfsError, MkfsOptions, Owner};
 
@@ -46,6 +46,7 @@ pub(crate) struct Settings {
     pub(crate) fsid: Uuid,
     pub(crate) device_uuids: Vec<Uuid>,
     pub(crate) compression: Option<Compression>,
+    pub(crate) owner_map: OwnerMap,
     pub(crate) owner: Option<Owner>,
     /// The time of making the file system.
     pub(crate) now: Timespec,
@@ -96,6 +97,7 @@ impl Settings {
             fsid: options.uuid.unwrap_or_else(Uuid::new_v4),
             device_uuids: std::iter::once(device_uuid).chain(derived).collect(),
             compression: options.compression,
+            owner_map: options.owner_map.clone(),
             owner: options.owner,
             now: options
                 .source_date_epoch

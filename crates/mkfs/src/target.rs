@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larder_device::{Access, Device, DeviceError, FileDevice};
+use larder_image::{Opened, Place};
 
 use crate::{MkfsError, probe};
 
@@ -30,10 +31,13 @@ impl Undo {
     pub(crate) fn open(
         &mut self,
         path: &Path,
+        place: Place,
         new_len_bytes: Option<u64>,
         force: bool,
-    ) -> Result<Arc<FileDevice>, MkfsError> {
-        if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+    ) -> Result<Opened, MkfsError> {
+        if place == Place::WHOLE
+            && path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        {
             let device = || path.display().to_string();
             if new_len_bytes.is_none() {
                 return Err(MkfsError::NoLength { device: device() });
@@ -42,19 +46,16 @@ impl Undo {
                 .map_err(|source| DeviceError::Open { device: device(), source })?;
             self.made.push(path.to_owned());
         }
-        let device = FileDevice::open(path, Access::ReadWrite)?;
+        let image = Opened::open(path, Access::ReadWrite, place)?;
         if !force {
-            refuse_content(&device)?;
+            refuse_content(image.device.as_ref())?;
         }
-        Ok(Arc::new(device))
+        Ok(image)
     }
 
     /// Makes a file at least this long.
-    pub(crate) fn lengthen(
-        &mut self,
-        device: &Arc<FileDevice>,
-        len_bytes: u64,
-    ) -> Result<(), MkfsError> {
+    pub(crate) fn lengthen(&mut self, image: &Opened, len_bytes: u64) -> Result<(), MkfsError> {
+        let Some(device) = &image.file else { return Ok(()) };
         let before = device.len_bytes();
         if before < len_bytes {
             self.lengthened.push((Arc::clone(device), before));
@@ -119,9 +120,9 @@ pub(crate) fn refuse_content(device: &dyn Device) -> Result<(), MkfsError> {
 }
 
 /// The future length of a file, or the length of a device.
-pub(crate) fn new_len(device: &FileDevice, byte_count: Option<u64>, least_bytes: u64) -> u64 {
-    let len_bytes = device.len_bytes();
-    if device.is_block_device() {
+pub(crate) fn new_len(image: &Opened, byte_count: Option<u64>, least_bytes: u64) -> u64 {
+    let len_bytes = image.device.len_bytes();
+    if image.file.is_none() {
         return len_bytes;
     }
     byte_count.unwrap_or_else(|| len_bytes.max(least_bytes))

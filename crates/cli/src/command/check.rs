@@ -9,8 +9,10 @@ use clap::Args;
 use larder_check::{Options, Progress as CheckProgress, Report, check};
 
 use super::open_volume;
+use crate::devices;
 use crate::global::{Format, Global};
 use crate::output::stdout;
+use crate::place::{PlaceOptions, located};
 use crate::program::Program;
 use crate::progress::Progress;
 use crate::source::warn_if_in_use;
@@ -61,6 +63,8 @@ pub struct Check {
     /// Go on when devices are missing, if the others are enough
     #[arg(long)]
     degraded: bool,
+    #[command(flatten)]
+    place: PlaceOptions,
     /// The image files or block devices of one file system
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
@@ -74,8 +78,12 @@ impl Check {
         }
         // The exit code if the check is not possible at all.
         let cannot_run = ExitCode::from(program.failure_code());
-        warn_if_in_use(&self.devices);
-        let volume = match open_volume(&self.devices, self.degraded) {
+        let place = self.place.place();
+        let opened = devices::all(&self.devices, place, self.degraded).and_then(|devices| {
+            warn_if_in_use(&located(&devices, place));
+            open_volume(&devices, place, self.degraded)
+        });
+        let volume = match opened {
             Ok(volume) => volume,
             Err(error) => {
                 eprintln!("ERROR: {}", message(&error));

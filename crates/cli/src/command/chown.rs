@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use larder::commands::Command;
 use larder::{Inode, SetAttributes};
@@ -10,6 +10,7 @@ use larder::{Inode, SetAttributes};
 use super::{Outcome, exit_code};
 use crate::interrupt;
 use crate::on_mount::{self, OnMount, Present};
+use crate::owner::Names;
 use crate::source::{PathSource, Writing};
 use crate::tree::{Each, Node, walk};
 
@@ -18,7 +19,8 @@ use crate::tree::{Each, Node, walk};
 /// On a mount the server changes them, faster than a program can. Only root and the user who
 /// mounted it may ask for that; others use the system's chown.
 ///
-/// They are numbers: only the system in the image knows their names. Files lose set-user-ID,
+/// Names of users and groups in an image are those of its own /etc/passwd and /etc/group; others,
+/// and those on a mount, are of this system. Files lose set-user-ID,
 /// set-group-ID and capabilities by that, as with the kernel.
 ///
 /// Examples:
@@ -36,9 +38,9 @@ pub struct Chown {
     no_dereference: bool,
     #[command(flatten)]
     source: PathSource,
-    /// Numbers of owner and group, of which one may be left out
-    #[arg(value_name = "OWNER:GROUP", value_parser = Owners::parse)]
-    owners: Owners,
+    /// Owner and group, by number or name, of which one may be left out
+    #[arg(value_name = "OWNER:GROUP", value_parser = NamedOwners::parse)]
+    owners: NamedOwners,
     /// What to change
     #[arg(required = true, value_name = "IMAGE:/PATH|PATH")]
     paths: Vec<OsString>,
@@ -53,21 +55,52 @@ struct Owners {
     gid: Option<u32>,
 }
 
-/// Stands for no user and no group.
-const NO_ID: u32 = u32::MAX;
+/// Owner and group as they were typed; empty if left out.
+#[derive(Clone, Debug)]
+struct NamedOwners {
+    user: String,
+    group: String,
+}
 
-impl Owners {
-    fn parse(text: &str) -> anyhow::Result<Self> {
-        let (owner, group) = text.split_once(':').unwrap_or((text, ""));
-        let number = |text: &str| match text {
-            "" => Ok(None),
-            _ => match text.parse() {
-                Ok(id) if id != NO_ID => Ok(Some(id)),
-                _ => bail!("'{text}' is not an id; ids are numbers from 0 to {}", NO_ID - 1),
-            },
-        };
-        Ok(Self { uid: number(owner)?, gid: number(group)? })
+impl NamedOwners {
+    /// A number that cannot be an id is refused at once. Names are looked up later.
+    fn parse(text: &str) -> Result<Self, String> {
+        let (user, group) = text.split_once(':').unwrap_or((text, ""));
+        let named = Self { user: user.to_owned(), group: group.to_owned() };
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        for (names, text) in [(Names::Users, user), (Names::Groups, group)] {
+            if !text.is_empty() && is_number(text) {
+                names.read(text, |_| None)?;
+            }
+        }
+        Ok(named)
     }
+
+    /// The ids of names that `other` or this system knows.
+    fn find(&self, other: impl Fn(Names, &str) -> Option<u32>) -> anyhow::Result<Owners> {
+        let id = |names: Names, text: &str| match text {
+            "" => Ok(None),
+            _ => names.read(text, |name| other(names, name)).map(Some).map_err(anyhow::Error::msg),
+        };
+        Ok(Owners { uid: id(Names::Users, &self.user)?, gid: id(Names::Groups, &self.group)? })
+    }
+}
+
+/// The content of a file in `/etc` of an image.
+fn in_image(writing: &Writing, name: &str) -> larder::Result<Vec<u8>> {
+    /// Longer files are none of names.
+    const MOST_BYTES: u64 = 16 << 20;
+    let file = writing.start.resolve(format!("/etc/{name}"))?.into_file()?;
+    let mut content = vec![0; file.len_bytes().min(MOST_BYTES) as usize];
+    let mut len = 0;
+    while len < content.len() {
+        match file.read_at(&mut content[len..], len as u64)? {
+            0 => break,
+            read => len += read,
+        }
+    }
+    content.truncate(len);
+    Ok(content)
 }
 
 impl Chown {
@@ -80,7 +113,7 @@ impl Chown {
 
     fn apply_on_mount(&self) -> Outcome {
         interrupt::watch()?;
-        let Owners { uid, gid } = self.owners;
+        let Owners { uid, gid } = self.owners.find(|_, _| None)?;
         let change = |changes: &mut OnMount, path: &[u8], present: Present| {
             let (uid, gid) = (uid.unwrap_or(present.uid), gid.unwrap_or(present.gid));
             changes.make(&Command::Chown { path, uid: uid.into(), gid: gid.into() })
@@ -94,6 +127,10 @@ impl Chown {
 
     fn apply(&self, writing: &Writing) -> anyhow::Result<usize> {
         interrupt::watch()?;
+        let owners = self.owners.find(|names, name| {
+            let table = in_image(writing, names.file()).ok()?;
+            Names::find(&table, name)
+        })?;
         let mut failures = 0;
         for text in &self.paths {
             let path = writing.path(text)?;
@@ -102,17 +139,16 @@ impl Chown {
                 if keeps_links { writing.start.lookup(path) } else { writing.start.resolve(path) };
             let inode = found?;
             if self.recursive {
-                let change = |node: &Node<'_>| self.change(node.inode);
+                let change = |node: &Node<'_>| change(node.inode, owners);
                 failures += walk(&inode, &mut Each::new(change))?;
             } else {
-                self.change(&inode).with_context(|| text.display().to_string())?;
+                change(&inode, owners).with_context(|| text.display().to_string())?;
             }
         }
         Ok(failures)
     }
+}
 
-    fn change(&self, inode: &Inode) -> anyhow::Result<()> {
-        let Owners { uid, gid } = self.owners;
-        Ok(inode.set_attributes(&SetAttributes { uid, gid, ..Default::default() })?)
-    }
+fn change(inode: &Inode, Owners { uid, gid }: Owners) -> anyhow::Result<()> {
+    Ok(inode.set_attributes(&SetAttributes { uid, gid, ..Default::default() })?)
 }

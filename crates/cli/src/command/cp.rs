@@ -11,13 +11,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use larder::{FileType, Inode};
+use larder_format::OwnerMap;
 
 use super::{Outcome, exit_code};
-use crate::destination::IntoImage;
+use crate::destination::{IntoImage, Mapped};
 use crate::extract::{Extract, Keep};
 use crate::ingest::Ingest;
 use crate::interrupt;
 use crate::on_mount::{OnMount, OntoMount};
+use crate::owner::MapOptions;
 use crate::source::{PathSource, Writing, warn_of_bad_copies};
 use crate::target::{Target, is_image, parent_of};
 use crate::transplant::Transplant;
@@ -43,6 +45,10 @@ const ARCHIVE_BYTES: usize = 256 << 10;
 /// share their data with the originals. From one image into another, --device and --subvolid apply
 /// to the destination. A copy of the root directory is its content. Files that are in the way are
 /// replaced; nothing is written through symbolic links.
+///
+/// With --map-users 100000:0:65536 and --map-groups likewise, files of a container whose users begin
+/// at 100000 on this system get the owners that the container sees, and the other way round when
+/// they are copied out. ACLs are mapped too. An id in no range stays as it is, or becomes --squash.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Cp {
@@ -52,6 +58,8 @@ pub struct Cp {
     /// Like --recursive, and keep modes, owners, times, extended attributes, ACLs and hard links
     #[arg(short, long)]
     archive: bool,
+    #[command(flatten)]
+    map: MapOptions,
     #[command(flatten)]
     source: PathSource,
     /// What to copy
@@ -64,14 +72,20 @@ pub struct Cp {
 
 impl Cp {
     pub fn run(self) -> Outcome {
+        let map = self.map.map()?;
+        ensure!(
+            self.archive || map.is_empty(),
+            "copies without --archive belong to the user who makes them: add --archive"
+        );
         if self.destination.as_os_str().as_bytes().windows(2).any(|pair| pair == b":/") {
-            return self.copy_in();
+            return self.copy_in(&map);
         }
         interrupt::watch()?;
         if self.sources.iter().all(|source| source == "-" || is_of_this_system(source)) {
             let takes_directories = self.recursive || self.archive;
             let (sources, to) = (&self.sources, &self.destination);
-            return onto_mount(sources, to, self.keep(), takes_directories).map(exit_code);
+            let copied = onto_mount(sources, to, self.keep(), takes_directories, &map);
+            return copied.map(exit_code);
         }
         let into = self.destination.is_dir();
         if self.sources.len() > 1 && !into {
@@ -85,7 +99,7 @@ impl Cp {
                 bail!("{}: is a directory (use --recursive)", source.display());
             }
             let (parent, name) = self.place(source, &inode, into)?;
-            let mut extract = Extract::new(&parent, name, keep)
+            let mut extract = Extract::new(&parent, name, keep, map.turned())
                 .with_context(|| format!("cannot copy to {}", self.destination.display()))?;
             let copied = walk(&inode, &mut extract);
             failures +=
@@ -99,17 +113,18 @@ impl Cp {
         if self.archive { Keep::Everything } else { Keep::Permissions }
     }
 
-    fn copy_in(&self) -> Outcome {
-        self.source.change(self.destination.as_os_str(), |writing| self.copy_into(writing))
+    fn copy_in(&self, map: &OwnerMap) -> Outcome {
+        self.source.change(self.destination.as_os_str(), |writing| self.copy_into(writing, map))
     }
 
-    fn copy_into(&self, writing: &Writing) -> anyhow::Result<usize> {
+    fn copy_into(&self, writing: &Writing, map: &OwnerMap) -> anyhow::Result<usize> {
         // Opening had nothing to undo: a signal ended it at once.
         interrupt::watch()?;
         let destination = PathBuf::from(writing.path(self.destination.as_os_str())?);
         if self.sources == ["-"] {
             writing.start.open_directory(&destination)?;
             let mut image = IntoImage::new(&writing.start);
+            let mut image = Mapped::new(&mut image, map);
             return unpack_input(Untar::new(&mut image, destination, self.keep()));
         }
         let into = writing.start.open_directory(&destination).is_ok();
@@ -117,12 +132,13 @@ impl Cp {
         ensure!(into || self.sources.len() == 1, "{shown}: several sources need a directory");
         let (mut failures, mut between) = (0, 0);
         let mut image = IntoImage::new(&writing.start);
+        let mut image = Mapped::new(&mut image, map);
         let mut ingest = Ingest::new(&mut image, self.keep()).expect(&self.sources);
         for source in &self.sources {
             let path = Path::new(source);
             let names_image = source.as_bytes().windows(2).any(|pair| pair == b":/");
             if names_image && path.symlink_metadata().is_err() {
-                between += self.copy_between(source, writing, &destination, into)?;
+                between += self.copy_between(source, writing, map, &destination, into)?;
                 continue;
             }
             if path.is_dir() && !self.recursive && !self.archive {
@@ -142,6 +158,7 @@ impl Cp {
         &self,
         source: &OsStr,
         writing: &Writing,
+        map: &OwnerMap,
         destination: &Path,
         into: bool,
     ) -> anyhow::Result<usize> {
@@ -162,7 +179,8 @@ impl Cp {
             Some(name) if into => destination.join(name),
             _ => destination.to_owned(),
         };
-        let mut transplant = Transplant::new(&writing.start, target, self.keep(), is_same);
+        let mut transplant =
+            Transplant::new(&writing.start, target, self.keep(), map.clone(), is_same);
         let failures = walk(&inode, &mut transplant);
         let failures = failures.with_context(|| source.display().to_string())?;
         warn_of_bad_copies(inode.subvolume().filesystem());
@@ -203,6 +221,7 @@ pub fn onto_mount(
     destination: &Path,
     keep: Keep,
     takes_directories: bool,
+    map: &OwnerMap,
 ) -> anyhow::Result<usize> {
     let shown = destination.display();
     let into = destination.is_dir();
@@ -218,11 +237,12 @@ pub fn onto_mount(
     };
     let changes = OnMount::below(base, destination)?;
     let mut mount = OntoMount::new(changes, keep);
+    let mut mapped = Mapped::new(&mut mount, map);
     let mut failures = 0;
     if is_archive {
-        failures += unpack_input(Untar::new(&mut mount, target, keep))?;
+        failures += unpack_input(Untar::new(&mut mapped, target, keep))?;
     } else {
-        let mut ingest = Ingest::new(&mut mount, keep).expect(sources);
+        let mut ingest = Ingest::new(&mut mapped, keep).expect(sources);
         for source in sources {
             let path = Path::new(source);
             if path.is_dir() && !takes_directories {

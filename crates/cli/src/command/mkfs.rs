@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, anyhow, ensure};
 use clap::Args;
+use larder::device::Place;
 use larder_format::compression::Compression;
 use larder_format::{ChecksumType, Profile, Uuid};
 use larder_mkfs::{
@@ -22,6 +23,8 @@ use crate::global::Global;
 use crate::interrupt::HalfMade;
 use crate::operand::parse_uuid;
 use crate::output::stdout;
+use crate::owner::{MapOptions, parse_owner};
+use crate::place::{PlaceOptions, located};
 use crate::units::parse_size;
 
 /// Make a file system, empty or filled from a directory
@@ -92,8 +95,10 @@ pub struct Mkfs {
     compress: Option<Compression>,
     /// Owner of everything. By default the root directory of a new file system belongs to the user
     /// who runs mkfs, and files copied from a directory keep their owners
-    #[arg(long, value_name = "UID:GID")]
+    #[arg(long, value_name = "USER:GROUP", value_parser = parse_owner)]
     owner: Option<Owner>,
+    #[command(flatten)]
+    map: MapOptions,
     /// Do not discard what the devices held before
     #[arg(short = 'K', long)]
     nodiscard: bool,
@@ -106,6 +111,8 @@ pub struct Mkfs {
     /// Print the summary too (default)
     #[arg(short, long)]
     verbose: bool,
+    #[command(flatten)]
+    place: PlaceOptions,
     /// Image files or block devices
     #[arg(value_name = "DEVICE", required_unless_present_any = ["features", "runtime_features"])]
     devices: Vec<PathBuf>,
@@ -120,11 +127,18 @@ impl Mkfs {
             return Ok(ExitCode::SUCCESS);
         }
         ensure!(!self.devices.is_empty(), "no device was given");
+        let owner_map = self.map.map()?;
+        ensure!(
+            self.rootdir.is_some() || owner_map.is_empty(),
+            "without --rootdir there are no owners to map; --owner says whose the root directory is"
+        );
         let features = feature_choice(lists())?;
         let owner = self.owner.or_else(|| self.rootdir.is_none().then(caller));
+        let place = if self.place.is_given() { self.place.place() } else { Place::WHOLE };
         let size = |bytes: u64| u32::try_from(bytes).context("a size of over 4 GiB");
         let options = MkfsOptions {
             force: self.force,
+            place,
             byte_count: self.byte_count,
             discard: !self.nodiscard,
             label: self.label,
@@ -142,17 +156,21 @@ impl Mkfs {
             inode_flags: self.inode_flags,
             shrink: self.shrink,
             compression: self.compress,
+            owner_map,
             owner,
             source_date_epoch: source_date_epoch()?,
             threads: None,
             progress: (!is_quiet).then(progress),
         };
-        wait_for_ending_servers(&self.devices);
+        wait_for_ending_servers(&located(&self.devices, place));
         let half_made = HalfMade::of(&self.devices)?;
         let made = mkfs(&self.devices, &options);
         // If it failed, it has undone its changes.
         half_made.keep();
         let summary = made.map_err(|error| match error {
+            MkfsError::Occupied { content, .. } if content.contains("partition table") => {
+                anyhow!("{error}; with -f it is overwritten, and --partition N uses one partition")
+            }
             MkfsError::Occupied { .. } => anyhow!("{error}; with -f it is overwritten"),
             MkfsError::NoLength { .. } => anyhow!("{error}; -b 8G would make it that long"),
             error => error.into(),

@@ -40,11 +40,11 @@ mod write;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::ensure;
 use clap::{ArgMatches, FromArgMatches, Parser, Subcommand};
-use larder_device::{Access, Device, FileDevice};
+use larder::device::Place;
+use larder_device::Access;
 use larder_volume::{OpenOptions, Volume};
 
 pub use mount::{HELPER_NAMES, run_as_helper};
@@ -52,6 +52,7 @@ pub use mount::{HELPER_NAMES, run_as_helper};
 use crate::ending::wait_for_ending_servers;
 use crate::global::{Format, Global};
 use crate::output::stdout;
+use crate::place::located;
 use crate::program::Program;
 
 /// The result of a command: an exit code, or an error for standard error.
@@ -227,13 +228,11 @@ impl Command {
     }
 }
 
-/// Opens the file system on `paths` for reading.
-fn open_volume(paths: &[PathBuf], degraded: bool) -> anyhow::Result<Volume> {
-    wait_for_ending_servers(paths);
-    let devices = paths
-        .iter()
-        .map(|path| Ok(Arc::new(FileDevice::open(path, Access::ReadOnly)?) as Arc<dyn Device>))
-        .collect::<anyhow::Result<Vec<_>>>()?;
+/// Opens the file system at `place` of `paths`, which are all its devices, for reading.
+fn open_volume(paths: &[PathBuf], place: Place, degraded: bool) -> anyhow::Result<Volume> {
+    wait_for_ending_servers(&located(paths, place));
+    let devices = paths.iter().map(|path| larder_image::open(path, Access::ReadOnly, place));
+    let devices = devices.collect::<Result<Vec<_>, _>>()?;
     let options = OpenOptions { degraded, ..OpenOptions::default() };
     Ok(Volume::open(devices, &options)?)
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
+use larder_format::OwnerMap;
 
 use super::{Outcome, cp, exit_code};
 use crate::extract::Keep;
@@ -107,7 +108,7 @@ fn copy_and_remove(source: &Path, target: &Path) -> anyhow::Result<usize> {
         fs::remove_dir(target).with_context(|| target.display().to_string())?;
     }
     let sources = [source.as_os_str().to_owned()];
-    let failures = cp::onto_mount(&sources, target, Keep::Everything, true)?;
+    let failures = cp::onto_mount(&sources, target, Keep::Everything, true, &OwnerMap::default())?;
     if failures > 0 {
         return Ok(failures);
     }

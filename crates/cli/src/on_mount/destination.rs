@@ -250,7 +250,7 @@ impl Destination for OntoMount {
         self.make(&Command::Link { path: bytes(path), existing: bytes(original) })
     }
 
-    fn finish(&mut self, path: &Path, attributes: &Attributes) -> anyhow::Result<()> {
+    fn finish(&mut self, path: &Path, attributes: Attributes) -> anyhow::Result<()> {
         if let (Some(uid), Some(gid), true) = (attributes.uid, attributes.gid, self.is_root) {
             let (uid, gid) = (uid.into(), gid.into());
             self.make(&Command::Chown { path: bytes(path), uid, gid })?;

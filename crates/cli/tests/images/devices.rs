@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use larder_testkit::Scratch;
+use larder_testkit::{LoopDevice, Scratch};
 
 fn larder<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
     Command::new(env!("CARGO_BIN_EXE_larder")).args(arguments).output().expect("larder starts")
@@ -38,6 +38,69 @@ fn a_device_that_returns_is_named() {
     assert_eq!(said(["mkdir", &other, &format!("{first}:/three")]), "");
     let alone = said(["ls", "--degraded", &format!("{second}:/three")]);
     assert!(!alone.contains("missed"), "{alone}");
+}
+
+#[test]
+fn devices_beside_an_image_are_found() {
+    let scratch = Scratch::new();
+    let devices = ["first", "second"].map(|name| scratch.sparse_file(name, 256 << 20));
+    let [first, second] = devices.each_ref().map(|device| word(device));
+    said(["mkfs", "-d", "raid1", "-m", "raid1", first, second]);
+    said(["mkdir", &format!("{first}:/directory")]);
+    said(["check", second]);
+    let refused = |arguments: &[&str]| {
+        let output = larder(arguments);
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    // Another file system beside them changes nothing, a copy does.
+    let other = scratch.sparse_file("other", 256 << 20);
+    said(["mkfs", word(&other)]);
+    said(["mkdir", &format!("{second}:/other")]);
+    let copy = scratch.path().join("copy");
+    std::fs::copy(second, &copy).expect("it is copied");
+    let ambiguous = refused(&["ls", &format!("{first}:/")]);
+    let expected = format!("{}, {second} are all device 2 of it: name one", word(&copy));
+    assert!(ambiguous.contains(&expected), "{ambiguous}");
+    said(["ls", &format!("--device={second}"), &format!("{first}:/")]);
+    std::fs::remove_file(second).expect("it is there");
+    std::fs::remove_file(copy).expect("it is there");
+    let missing = refused(&["mkdir", &format!("{first}:/missing")]);
+    assert!(missing.contains("missing"), "{missing}");
+}
+
+#[test]
+fn file_systems_are_found_by_uuid_and_label() {
+    const UUID: &str = "7d5b4cf3-6d1d-4b8e-9f7e-1c3a2b5d6e7f";
+    let scratch = Scratch::new();
+    let files = ["first", "second"].map(|name| scratch.sparse_file(name, 256 << 20));
+    let [first, second] = files.each_ref().map(|file| word(file));
+    said([
+        "mkfs",
+        "-U",
+        UUID,
+        "-L",
+        "label of a test",
+        "-d",
+        "raid1",
+        "-m",
+        "raid1",
+        first,
+        second,
+    ]);
+    let by_uuid = format!("UUID={UUID}:/");
+    let unknown = larder(["ls", &by_uuid]);
+    let unknown = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(unknown.contains(&format!("UUID={UUID}: no block device")), "{unknown}");
+    let _devices = files.each_ref().map(|file| LoopDevice::attach(file));
+    said(["mkdir", &format!("{by_uuid}directory")]);
+    let listed = larder(["ls", "LABEL=label of a test:/"]);
+    assert_eq!(String::from_utf8_lossy(&listed.stdout), "directory\n");
+    said(["check", &format!("UUID={UUID}")]);
+    said(["inspect", "dump-super", &format!("UUID={UUID}")]);
+    let wrong = larder(["ls", "UUID=7d5b:/"]);
+    let wrong = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(wrong.contains("'7d5b' is not a uuid"), "{wrong}");
 }
 
 #[test]

@@ -9,4 +9,7 @@ mod messages;
 mod mkfs_options;
 mod names;
 mod options;
+mod owners;
+mod partitions;
+mod qcow2;
 mod receive;

@@ -34,7 +34,9 @@ fn folder() -> Scratch {
     succeed(folder, "mkfs -q -b 300M ok.img");
     succeed(folder, "mkdir ok.img:/d");
     write(folder, "ok.img:/f", b"bread");
-    succeed(folder, "mkfs -q -d raid1 -m raid1 -b 300M one.img two.img");
+    // Devices in the same directory would be found.
+    fs::create_dir(folder.join("elsewhere")).unwrap();
+    succeed(folder, "mkfs -q -d raid1 -m raid1 -b 300M one.img elsewhere/two.img");
     fs::write(folder.join("empty"), "").unwrap();
     fs::write(folder.join("junk"), vec![7; 200_000]).unwrap();
     fs::create_dir(folder.join("folder")).unwrap();
@@ -369,7 +371,7 @@ fn missing_permission_is_named() {
     for (words, named) in [
         ("ls ok.img", "ok.img: Permission denied"),
         ("check ok.img", "ok.img: Permission denied"),
-        ("mkdir --device two.img one.img:/x", "one.img: Permission denied"),
+        ("mkdir --device elsewhere/two.img one.img:/x", "one.img: Permission denied"),
         ("mkfs -f ok.img", "ok.img: Permission denied"),
         ("mkfs -b 1G new.img", "new.img: Permission denied"),
     ] {

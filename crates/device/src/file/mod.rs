@@ -169,6 +169,12 @@ impl FileDevice {
         self.is_block
     }
 
+    /// Another descriptor of the open file, for programs that read or write it by other means. The
+    /// lock ends when the last one is closed.
+    pub fn file(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
     /// Asks the system to drop its cache of the device, so that reads come from the medium.
     /// Unflushed writes stay cached.
     pub fn drop_cache(&self) {

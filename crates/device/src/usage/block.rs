@@ -49,6 +49,22 @@ pub(super) fn partitions(rdev: u64) -> Vec<u64> {
         .collect()
 }
 
+/// The partition of a whole disk that takes `len_bytes` from `offset` on.
+pub(super) fn partition_at(rdev: u64, offset: u64, len_bytes: u64) -> Option<u64> {
+    /// The unit of `/sys`, whatever the sectors of the disk.
+    const UNIT_BYTES: u64 = 512;
+    let bytes = |partition: &Path, name: &str| {
+        let units: u64 = fs::read_to_string(partition.join(name)).ok()?.trim().parse().ok()?;
+        units.checked_mul(UNIT_BYTES)
+    };
+    entries(sysfs_directory(rdev)?)
+        .filter(|entry| entry.join("partition").exists())
+        .find(|entry| {
+            bytes(entry, "start") == Some(offset) && bytes(entry, "size") == Some(len_bytes)
+        })
+        .and_then(|partition| read_dev(&partition))
+}
+
 /// All devices of the mounted btrfs that this device belongs to. A mount names only one of them.
 pub(super) fn btrfs_members(rdev: u64) -> Option<Vec<Identity>> {
     entries("/sys/fs/btrfs".into())

@@ -45,6 +45,13 @@ pub(crate) fn backing_path(identity: Identity) -> Option<PathBuf> {
     (Identity::of_path(&path) == Some(identity)).then_some(path)
 }
 
+/// Whether the device is a [stand-in](crate::StandIn).
+pub(crate) fn is_stand_in(identity: Identity) -> bool {
+    let Identity::Block { rdev } = identity else { return false };
+    let directory = block::sysfs_directory(rdev);
+    directory.and_then(|it| backing_file(&it)).is_some_and(|(_, is_stand_in)| is_stand_in)
+}
+
 /// The target of the loop device with this directory in `/sys`, and whether it is a
 /// [stand-in](crate::StandIn) for it.
 ///

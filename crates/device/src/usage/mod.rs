@@ -17,7 +17,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-pub(crate) use loops::backing_path;
+pub(crate) use loops::{backing_path, is_stand_in};
 
 use crate::lock;
 
@@ -150,6 +150,14 @@ pub fn has_writer(path: impl AsRef<Path>) -> io::Result<bool> {
     }
     let identity = Identity::of(&file.metadata()?);
     Ok(identity.is_some_and(|identity| lock::lock_backing_files(identity).is_err()))
+}
+
+/// The node of the partition that takes `len_bytes` from `offset` on of the disk at `path`, if that is
+/// a block device and the kernel knows this partition.
+pub fn partition_node(path: impl AsRef<Path>, offset: u64, len_bytes: u64) -> Option<PathBuf> {
+    let Identity::Block { rdev } = Identity::of_path(path.as_ref())? else { return None };
+    let partition = block::partition_at(rdev, offset, len_bytes)?;
+    Some(block::node_path(partition)).filter(|node| node.exists())
 }
 
 /// The identity of a file or device, whatever its paths.

@@ -33,12 +33,12 @@ impl Attributes {
                 time
             }
         };
-        let owner = settings.owner;
+        let (owner, map) = (settings.owner, &settings.owner_map);
         let (major, minor) = (rustix::fs::major(status.st_rdev), rustix::fs::minor(status.st_rdev));
         Self {
             mode: status.st_mode,
-            uid: owner.map_or(status.st_uid, |owner| owner.uid),
-            gid: owner.map_or(status.st_gid, |owner| owner.gid),
+            uid: owner.map_or_else(|| map.users.inner(status.st_uid), |owner| owner.uid),
+            gid: owner.map_or_else(|| map.groups.inner(status.st_gid), |owner| owner.gid),
             rdev: u64::from(major) << 20 | u64::from(minor),
             atime: time(status.st_atime, status.st_atime_nsec),
             mtime: time(status.st_mtime, status.st_mtime_nsec),

@@ -76,7 +76,10 @@ impl XattrReader {
             data.clear();
             for (_, name) in same_hash {
                 match source.get(name, &mut self.value) {
-                    Ok(_) => write_xattr(name, &self.value, &mut data),
+                    Ok(_) => {
+                        settings.owner_map.map_xattr(name, &mut self.value);
+                        write_xattr(name, &self.value, &mut data);
+                    }
                     Err(Errno::NODATA) => continue,
                     Err(errno) => return Err(MkfsError::source(&path)(errno)),
                 }

@@ -30,6 +30,18 @@ impl LoopDevice {
         Self::attach_with(file, &["--read-only"])
     }
 
+    /// Attaches `file` as a disk, whose partitions get nodes of their own.
+    #[track_caller]
+    pub fn attach_disk(file: &Path) -> Self {
+        Self::attach_with(file, &["--partscan"])
+    }
+
+    /// Attaches `file` as a disk with sectors of this many bytes.
+    #[track_caller]
+    pub fn attach_with_sectors(file: &Path, sector_bytes: u32) -> Self {
+        Self::attach_with(file, &["--sector-size", &sector_bytes.to_string()])
+    }
+
     #[track_caller]
     fn attach_with(file: &Path, options: &[&str]) -> Self {
         require_kernel();

@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use larder_device::{Access, Device, FileDevice};
+use larder_device::{Access, Device};
 use larder_format::superblock::{MAGIC, OFFSETS, SUPERBLOCK_SIZE, Superblock};
 use zerocopy::FromBytes;
 
 use crate::command::Outcome;
+use crate::devices;
 use crate::ending::wait_for_ending_servers;
 use crate::operand::parse_number;
 use crate::output::stdout;
+use crate::place::{PlaceOptions, located};
 use crate::print::superblock::put_superblock;
 
 /// Show the superblock of a device
@@ -35,20 +37,24 @@ pub struct DumpSuper {
     /// Show what lies at this byte offset
     #[arg(long, value_name = "OFFSET", conflicts_with = "copy", value_parser = parse_number)]
     bytenr: Option<u64>,
+    #[command(flatten)]
+    place: PlaceOptions,
     /// Image files or block devices
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 }
 
 impl DumpSuper {
-    pub fn run(self) -> Outcome {
+    pub fn run(mut self) -> Outcome {
+        self.devices = devices::named(&self.devices)?;
         let mut out = stdout();
         let mut code = ExitCode::SUCCESS;
-        wait_for_ending_servers(&self.devices);
+        let place = self.place.place();
+        wait_for_ending_servers(&located(&self.devices, place));
         for path in &self.devices {
-            let device = FileDevice::open(path, Access::ReadOnly)?;
+            let device = larder_image::open(path, Access::ReadOnly, place)?;
             for offset in self.offsets() {
-                if !self.show(&mut out, &device, path, offset)? {
+                if !self.show(&mut out, device.as_ref(), path, offset)? {
                     code = ExitCode::FAILURE;
                 }
             }
@@ -73,7 +79,7 @@ impl DumpSuper {
     fn show(
         &self,
         out: &mut impl Write,
-        device: &FileDevice,
+        device: &dyn Device,
         path: &Path,
         offset: u64,
     ) -> anyhow::Result<bool> {

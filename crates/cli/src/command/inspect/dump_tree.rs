@@ -12,8 +12,10 @@ use larder_format::{ItemType, Key, Logical, objectid};
 use super::tree_name;
 use super::tree_walk::{BlockPointer, Order, TreeWalk};
 use crate::command::{Outcome, open_volume};
+use crate::devices;
 use crate::operand::parse_number;
 use crate::output::stdout;
+use crate::place::PlaceOptions;
 use crate::print::{NodeStyle, OUTPUT_VERSION, key_text};
 
 /// Show trees, every item in words
@@ -51,7 +53,7 @@ pub struct DumpTree {
     /// Go on when devices are missing, if the others are enough
     #[arg(long)]
     degraded: bool,
-    /// Use the devices that are listed and no others (always so)
+    /// Use the devices that are listed and no others
     #[arg(long)]
     noscan: bool,
     /// Show each level of a tree from left to right, from the root to the leaves (default)
@@ -69,6 +71,8 @@ pub struct DumpTree {
     /// Show the checksums of data
     #[arg(long)]
     csum_items: bool,
+    #[command(flatten)]
+    place: PlaceOptions,
     /// The image files or block devices of one file system
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
@@ -89,7 +93,9 @@ impl NamedTree {
 
 impl DumpTree {
     pub fn run(self) -> Outcome {
-        let volume = open_volume(&self.devices, self.degraded)?;
+        let place = self.place.place();
+        let devices = devices::all(&self.devices, place, self.degraded || self.noscan)?;
+        let volume = open_volume(&devices, place, self.degraded)?;
         let style = NodeStyle {
             hide_names: self.hide_names,
             header_checksums: self.csum_headers,

@@ -15,8 +15,10 @@ use larder_volume::Volume;
 use super::dump_tree::root_tree;
 use super::tree_walk::{BlockPointer, Order, TreeWalk, children};
 use crate::command::{Outcome, open_volume};
+use crate::devices;
 use crate::global::{Format, Global};
 use crate::output::stdout;
+use crate::place::{PlaceOptions, located};
 use crate::print::{Fields, NodeStyle, write_json};
 use crate::source::warn_if_in_use;
 use crate::units::Units;
@@ -35,6 +37,8 @@ pub struct TreeStats {
     /// Sizes as plain numbers of bytes
     #[arg(short = 'b')]
     raw: bool,
+    #[command(flatten)]
+    place: PlaceOptions,
     /// The image files or block devices of one file system
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
@@ -50,8 +54,10 @@ const TREES: [(&str, u64); 4] = [
 
 impl TreeStats {
     pub fn run(self, global: &Global) -> Outcome {
-        warn_if_in_use(&self.devices);
-        let volume = open_volume(&self.devices, false)?;
+        let place = self.place.place();
+        let devices = devices::all(&self.devices, place, false)?;
+        warn_if_in_use(&located(&devices, place));
+        let volume = open_volume(&devices, place, false)?;
         let walk = TreeWalk::new(&volume, NodeStyle::of(&volume), Order::DepthFirst);
         let units = if self.raw { Units::raw() } else { Units::default() };
         let mut objects = Vec::new();

@@ -96,11 +96,24 @@ fn is_unheard(error: &io::Error) -> bool {
     matches!(error.kind(), UnexpectedEof | NotConnected | TimedOut | WouldBlock)
 }
 
-/// For the server: reads the options `words`, for a file system that is mounted with the lists
-/// `said`.
-pub fn read(filesystem: &Filesystem, said: &[String], words: &str) -> anyhow::Result<FurtherMount> {
+/// For the server: reads the options `words`, for a file system on `devices` that is mounted with the
+/// lists `said`.
+pub fn read(
+    filesystem: &Filesystem,
+    devices: &[PathBuf],
+    said: &[String],
+    words: &str,
+) -> anyhow::Result<FurtherMount> {
     let wanted = Options::parse([words])?;
     let before = Options::parse(said.iter().map(String::as_str))?;
+    for device in devices {
+        ensure!(
+            larder_image::is_same(device, before.place, wanted.place)?,
+            "{}: another part of it is mounted, and this program has only one open for writing: \
+             unmount that first",
+            device.display()
+        );
+    }
     let mut ignored = Vec::new();
     for word in words.split(',') {
         // An option that can only be set first is in the way here, too.

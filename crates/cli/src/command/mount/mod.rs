@@ -21,6 +21,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail, ensure};
 use clap::Args;
 use larder::Filesystem;
+use larder::device::Place;
 use larder_device::InUse;
 use larder_fuse::Server;
 use larder_mkfs::{MkfsOptions, mkfs};
@@ -31,9 +32,11 @@ use self::options::{Options, Subvolume};
 use self::part::Part;
 use super::Outcome;
 use super::mkfs::caller;
+use crate::devices;
 use crate::ending::server_of;
 use crate::interrupt::{self, HalfMade};
 use crate::message;
+use crate::place::{PlaceOptions, located};
 use crate::report::{self, LogLevel, Reporter};
 use crate::units::parse_size;
 
@@ -61,6 +64,8 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///   subvol=PATH, subvolid=ID
 ///                         the subvolume to show; otherwise the default one
 ///   degraded, device=PATH with devices missing; a further device
+///   partition=N, offset=BYTES
+///                         the same as --partition and --offset
 ///   compress, compress=ALGO:LEVEL, compress-force likewise
 ///                         compress new data: zlib, lzo or zstd
 ///   nodatacow, nodatasum  write new files in place; without checksums
@@ -127,7 +132,8 @@ pub struct Mount {
     #[arg(short, long)]
     foreground: bool,
     /// Make a file of this size with an empty file system first
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size,
+          conflicts_with_all = ["partition", "offset"])]
     create: Option<u64>,
     /// The most memory that the server has resident, at least 128M; by default an eighth of the
     /// machine's, but at most 1G. At the limit things get slower. Open inodes are not bounded: each
@@ -144,13 +150,20 @@ pub struct Mount {
     /// Attach the subvolume with this id for the server that started this process
     #[arg(long, hide = true, value_name = "ID")]
     part: Option<u64>,
+    #[command(flatten)]
+    place: PlaceOptions,
     /// Image files or block devices, then the directory to mount at
     #[arg(required = true, num_args = 1.., value_names = ["DEVICE", "MOUNTPOINT"])]
     paths: Vec<PathBuf>,
 }
 
 impl Mount {
-    pub fn run(self) -> Outcome {
+    pub fn run(mut self) -> Outcome {
+        match self.place.place() {
+            Place::Found => {}
+            Place::Partition(number) => self.options.push(format!("partition={number}")),
+            Place::Offset(offset) => self.options.push(format!("offset={offset}")),
+        }
         // Errors in the command line are found before anything is started.
         let options = Options::parse(self.options.iter().map(String::as_str))?;
         if options.remounts {
@@ -221,6 +234,7 @@ impl Mount {
             Some(size) => Some(create_image(&devices, size)?),
             None => None,
         };
+        let devices = devices::all(&devices, options.place, options.degraded)?;
         // Other programs are told where the devices are.
         let absolute =
             |device: &PathBuf| device.canonicalize().with_context(|| device.display().to_string());
@@ -228,8 +242,9 @@ impl Mount {
         let memory = self.memory.unwrap_or_else(Memory::of_this_machine);
         options.server = memory.serve(options.server);
         let ready = || if self.served { background::say_ready(reporter) } else { Ok(()) };
-        let opened = open(&devices, &options, memory, |devices| {
-            further::join(devices, &mountpoint, &self.options)
+        let nodes = located(&devices, options.place);
+        let opened = open(&devices, &nodes, &options, memory, || {
+            further::join(&nodes, &mountpoint, &self.options)
         })?;
         let Some(filesystem) = opened else {
             // Another server has the new image.
@@ -243,17 +258,20 @@ impl Mount {
             );
         }
         let mut signals = Signals::new(interrupt::heeded())?;
-        let (mount, part) = mount(&filesystem, &devices[0], &mountpoint, &options)?;
+        let (mount, part) = mount(&filesystem, &nodes[0], &mountpoint, &options)?;
         made.into_iter().for_each(HalfMade::keep);
         // The server has it now: a remount closes it.
         drop(filesystem);
+        // A server that has the node of a partition open is found by that alone.
+        let images: Vec<PathBuf> =
+            devices.iter().filter(|device| nodes.contains(device)).cloned().collect();
         let remounted = move |said: &[String]| {
             let now = Options::parse(said.iter().map(String::as_str));
             let settings = now.and_then(|now| now.settings(&options, &devices));
             settings.map(|settings| memory.limit(settings)).map_err(|error| message(&error))
         };
-        let further = |filesystem: &Filesystem, said: &[String], words: &str| {
-            further::read(filesystem, said, words).map_err(|error| message(&error))
+        let further = move |filesystem: &Filesystem, said: &[String], words: &str| {
+            further::read(filesystem, &images, said, words).map_err(|error| message(&error))
         };
         mount.configure(self.options.clone(), Box::new(remounted), Box::new(further));
         let begin = || {
@@ -274,23 +292,25 @@ impl Mount {
     }
 }
 
-/// Opens the file system to serve; `None` if `join` finds that another server does already.
+/// Opens the file system to serve; `None` if `join` finds that another server does already. Other
+/// programs see `nodes` in use then.
 ///
 /// A server for writing that begins meanwhile has the devices locked, so that this one fails to
 /// lock them, or finds the lock after it has opened them for reading. It joins the other then.
 fn open(
     devices: &[PathBuf],
+    nodes: &[PathBuf],
     options: &Options,
     memory: Memory,
-    join: impl Fn(&[PathBuf]) -> anyhow::Result<bool>,
+    join: impl Fn() -> anyhow::Result<bool>,
 ) -> anyhow::Result<Option<Filesystem>> {
     for attempt in 1.. {
-        if join(devices)? {
+        if join()? {
             break;
         }
-        let has_server = || devices.iter().any(|device| server_of(device).is_some());
+        let has_server = || nodes.iter().any(|device| server_of(device).is_some());
         match memory.open(options.open_options()).open(devices) {
-            Ok(filesystem) => match writer_beside(devices, options)? {
+            Ok(filesystem) => match writer_beside(nodes, options)? {
                 None => return Ok(Some(filesystem)),
                 Some(device) if attempt > MOST_ATTEMPTS && !has_server() => {
                     let usage = larder_device::in_use(device)?.unwrap_or(InUse::Locked);

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
+use larder::device::Place;
 use larder::{OpenOptions, WriteCompression, WritePolicy};
 use larder_fuse::{AccessTimes, MountOptions, ServerOptions, Settings};
 
 use crate::operand::parse_number;
+use crate::place::parse_partition;
 use crate::resync;
 use crate::units::parse_size;
 
@@ -34,6 +36,8 @@ pub struct Options {
     pub remounts: bool,
     /// Further devices.
     pub devices: Vec<String>,
+    /// Where on the devices.
+    pub place: Place,
 }
 
 /// Which subvolume to show.
@@ -156,6 +160,10 @@ impl Options {
             self.mount.allow_other == before.mount.allow_other,
             "the users with access can only be set when mounting"
         );
+        ensure!(
+            self.place == before.place,
+            "the partition and the offset can only be set when mounting"
+        );
         Ok(Settings {
             open: self.open_options(),
             read_only: self.mount.read_only,
@@ -189,6 +197,7 @@ impl Options {
         let options = resync::shown(OpenOptions::new())
             .write(!self.mount.read_only)
             .degraded(self.degraded)
+            .place(self.place)
             .compression(self.compression)
             .discard(self.discard)
             .write_policy(self.write_policy);
@@ -255,6 +264,14 @@ impl Options {
             ("nodiscard", None) => self.discard = false,
             ("degraded", None) => self.degraded = true,
             ("device", Some(path)) => self.devices.push(path.to_owned()),
+            ("partition", Some(number)) => {
+                let number = parse_partition(number).map_err(anyhow::Error::msg);
+                self.place = Place::Partition(number.with_context(|| format!("'{word}'"))?);
+            }
+            ("offset", Some(bytes)) => {
+                let bytes = parse_size(bytes).map_err(anyhow::Error::msg);
+                self.place = Place::Offset(bytes.with_context(|| format!("'{word}'"))?);
+            }
             ("subvol", Some(path)) => self.subvolume = Some(Subvolume::Path(path.to_owned())),
             ("subvolid", Some(id)) => {
                 let id = number(word, id)?;
@@ -324,6 +341,8 @@ mod tests {
         let options = Options::parse(["ro,subvol=/home,commit=5", "nodev,x-gvfs-show"]).unwrap();
         assert!(options.mount.read_only && options.mount.nodev && !options.mount.nosuid);
         assert_eq!(options.subvolume, Some(Subvolume::Path("/home".into())));
+        assert_eq!(Options::parse(["partition=2"]).unwrap().place, Place::Partition(2));
+        assert_eq!(Options::parse(["offset=1M"]).unwrap().place, Place::Offset(1 << 20));
         assert_eq!(options.commit_interval, Some(Duration::from_secs(5)));
         let error = |list| Options::parse([list]).unwrap_err().to_string();
         assert_eq!(error("rw,wibble=3"), "unknown mount option 'wibble=3'");
@@ -333,6 +352,8 @@ mod tests {
         assert!(error("autodefrag").contains("in the background"));
         assert!(error("space_cache=v1").contains("in a tree"));
         assert!(error("thread_pool=4").contains("'thread_pool=4'"));
+        assert!(error("partition=0").contains("'0' is not the number"));
+        assert!(error("offset=x").contains("'x' is not a size"));
         assert!(error("max_inline=x").contains("max_inline=x"));
         assert!(error("compress=rar").contains("compress=rar"));
         assert!(error("subvolid=x").contains("subvolid=x"));

@@ -1,0 +1,122 @@
+//! Opening.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use larder_device::{Access, Device, DeviceError, FileDevice, Window};
+
+use crate::Place;
+use crate::find::{Part, find, holds_btrfs};
+use crate::qcow2::{Qcow2Device, is_qcow2};
+
+/// The device that a file system is on.
+#[derive(Debug)]
+pub struct Opened {
+    /// The device.
+    pub device: Arc<dyn Device>,
+    /// The same, if it is all of a regular file, whose length can change.
+    pub file: Option<Arc<FileDevice>>,
+}
+
+impl Opened {
+    /// Opens what is at `place` of the image file or block device at `path`.
+    ///
+    /// # Errors
+    /// Those of [`FileDevice::open`]; and [`DeviceError::Open`] if the place is not there, or must
+    /// be chosen.
+    pub fn open(path: &Path, access: Access, place: Place) -> Result<Self, DeviceError> {
+        let (path, place) = locate(path, place);
+        let Content { device, file, sector_bytes } = Content::open(&path, access)?;
+        let failed = |source| DeviceError::Open { device: device.name().to_owned(), source };
+        let (offset, end) = match find(device.as_ref(), sector_bytes, place).map_err(failed)? {
+            Part::Whole => return Ok(Self { device, file }),
+            Part::Partition(partition) => {
+                (partition.offset, partition.offset + partition.len_bytes)
+            }
+            Part::Range { offset, end } => (offset, end),
+        };
+        // Its name stays a path, by which a mounted file system and its devices are found.
+        let name = device.name().to_owned();
+        Ok(Self { device: Arc::new(Window::new(device, name, offset, end - offset)?), file: None })
+    }
+}
+
+/// A disk: the file or block device itself, or the disk in it.
+struct Content {
+    device: Arc<dyn Device>,
+    /// The same, if it is a regular file.
+    file: Option<Arc<FileDevice>>,
+    sector_bytes: u32,
+}
+
+impl Content {
+    fn open(path: &Path, access: Access) -> Result<Self, DeviceError> {
+        let file = Arc::new(FileDevice::open(path, access)?);
+        let sector_bytes = file.sector_bytes();
+        if file.is_block_device() {
+            return Ok(Self { device: file, file: None, sector_bytes });
+        }
+        if is_qcow2(&file) {
+            let device = Arc::new(Qcow2Device::open(file, path)?);
+            return Ok(Self { device, file: None, sector_bytes });
+        }
+        Ok(Self { device: Arc::clone(&file) as Arc<dyn Device>, file: Some(file), sector_bytes })
+    }
+}
+
+/// Opens what is at `place` of the image file or block device at `path`, with the errors of
+/// [`Opened::open`].
+pub fn open(path: &Path, access: Access, place: Place) -> Result<Arc<dyn Device>, DeviceError> {
+    Ok(Opened::open(path, access, place)?.device)
+}
+
+/// Whether the file or block device at `path` holds btrfs, as a whole or in a partition.
+pub fn is_image(path: &Path) -> bool {
+    let content = Content::open(path, Access::ReadOnly);
+    content.is_ok_and(|content| holds_btrfs(content.device.as_ref(), content.sector_bytes))
+}
+
+/// Whether two places of the image file or block device at `path` are the same.
+///
+/// # Errors
+/// As for [`Opened::open`].
+pub fn is_same(path: &Path, one: Place, other: Place) -> Result<bool, DeviceError> {
+    if one == other {
+        return Ok(true);
+    }
+    let Content { device, sector_bytes, .. } = Content::open(path, Access::ReadOnly)?;
+    let start = |place| {
+        let found = find(device.as_ref(), sector_bytes, place);
+        let found = found
+            .map_err(|source| DeviceError::Open { device: device.name().to_owned(), source })?;
+        Ok(match found {
+            Part::Whole => 0,
+            Part::Partition(partition) => partition.offset,
+            Part::Range { offset, .. } => offset,
+        })
+    };
+    Ok(start(one)? == start(other)?)
+}
+
+/// The path and place that lead to the same file system, by the node of its partition if `path` is
+/// a disk whose partitions the kernel knows.
+pub fn locate(path: &Path, place: Place) -> (PathBuf, Place) {
+    let node = partition_node(path, place).ok().flatten();
+    node.map_or_else(|| (path.to_owned(), place), |node| (node, Place::WHOLE))
+}
+
+/// Errors come again when `path` is opened.
+fn partition_node(path: &Path, place: Place) -> Result<Option<PathBuf>, io::Error> {
+    use std::os::unix::fs::FileTypeExt;
+    if place == Place::WHOLE || !path.metadata()?.file_type().is_block_device() {
+        return Ok(None);
+    }
+    let disk = FileDevice::open(path, Access::ReadOnly).map_err(io::Error::other)?;
+    Ok(match find(&disk, disk.sector_bytes(), place)? {
+        Part::Partition(partition) => {
+            larder_device::partition_node(path, partition.offset, partition.len_bytes)
+        }
+        Part::Whole | Part::Range { .. } => None,
+    })
+}

@@ -1,0 +1,200 @@
+//! Finding the devices of a file system.
+//!
+//! # Invariants
+//! - Nothing is chosen for the caller: two devices that claim to be the same one are an error.
+//! - Devices that cannot be read are left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use larder_device::{Access, DeviceError, StandIn};
+use larder_format::{Superblock, Uuid};
+use larder_image::Place;
+
+use crate::Result;
+
+/// A name that a file system has on its devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FilesystemName {
+    /// Its uuid.
+    Uuid(Uuid),
+    /// Its label.
+    Label(Vec<u8>),
+}
+
+impl FilesystemName {
+    fn is_of(&self, superblock: &Superblock) -> bool {
+        match self {
+            Self::Uuid(uuid) => superblock.fsid() == *uuid,
+            Self::Label(label) => superblock.label() == label,
+        }
+    }
+
+    /// The link that udev makes to one of its devices.
+    fn link(&self) -> Option<PathBuf> {
+        let by_uuid = |uuid: &Uuid| format!("/dev/disk/by-uuid/{uuid}").into();
+        match self {
+            Self::Uuid(uuid) => Some(by_uuid(uuid)),
+            Self::Label(label) => {
+                let label = std::str::from_utf8(label).ok()?;
+                let is_plain =
+                    |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+                label.chars().all(is_plain).then(|| format!("/dev/disk/by-label/{label}").into())
+            }
+        }
+    }
+}
+
+impl fmt::Display for FilesystemName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uuid(uuid) => write!(f, "UUID={uuid}"),
+            Self::Label(label) => write!(f, "LABEL={}", String::from_utf8_lossy(label)),
+        }
+    }
+}
+
+/// The block devices of the file system with this name, among those that the kernel knows: disks,
+/// partitions, attached loop devices. For a mount of larder's, the image that it is from.
+///
+/// # Errors
+/// If there is none, or more than one.
+pub fn find_filesystem(name: &FilesystemName) -> Result<Vec<PathBuf>> {
+    let failed = |kind, text: String| DeviceError::Open {
+        device: name.to_string(),
+        source: io::Error::new(kind, text),
+    };
+    let mut devices = Devices::default();
+    let mut filesystems = BTreeSet::new();
+    for path in block_devices() {
+        if let Some(superblock) = superblock_of(&path, Place::Found)
+            && name.is_of(&superblock)
+        {
+            filesystems.insert(superblock.fsid());
+            devices.add(&superblock, path);
+        }
+    }
+    if filesystems.len() > 1 {
+        let uuids: Vec<_> = filesystems.iter().map(|uuid| format!("UUID={uuid}")).collect();
+        let text = format!("several file systems have this label: {}", uuids.join(", "));
+        return Err(failed(io::ErrorKind::InvalidInput, text).into());
+    }
+    let found = devices.paths().map_err(|text| failed(io::ErrorKind::InvalidInput, text))?;
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    // It may be there, and this user may not read it: opening it says so.
+    match name.link().and_then(|link| link.canonicalize().ok()) {
+        Some(device) => Ok(vec![device]),
+        None => {
+            let text = "no block device that can be read has it".to_owned();
+            Err(failed(io::ErrorKind::NotFound, text).into())
+        }
+    }
+}
+
+/// The devices that the file system on `paths` has besides these: image files in the same
+/// directories, and block devices. None are missing if `paths` are all.
+///
+/// # Errors
+/// If two files or devices claim to be the same device of it.
+pub fn find_further_devices(paths: &[impl AsRef<Path>], place: Place) -> Result<Vec<PathBuf>> {
+    let known: Option<Vec<_>> =
+        paths.iter().map(|path| superblock_of(path.as_ref(), place)).collect();
+    let Some(known) = known else { return Ok(Vec::new()) };
+    let Some(first) = known.first() else { return Ok(Vec::new()) };
+    if known.iter().all(|superblock| superblock.num_devices.get() <= paths.len() as u64) {
+        return Ok(Vec::new());
+    }
+    let devids: BTreeSet<u64> = known.iter().map(|it| it.dev_item.devid.get()).collect();
+    let mut devices = Devices::default();
+    for path in beside(paths) {
+        if let Some(superblock) = superblock_of(&path, place)
+            && superblock.fsid() == first.fsid()
+            && !devids.contains(&superblock.dev_item.devid.get())
+        {
+            devices.add(&superblock, path);
+        }
+    }
+    let named = paths[0].as_ref().display().to_string();
+    Ok(devices.paths().map_err(|text| DeviceError::Open {
+        device: named,
+        source: io::Error::new(io::ErrorKind::InvalidInput, text),
+    })?)
+}
+
+/// Paths by the number of the device.
+#[derive(Default)]
+struct Devices(BTreeMap<u64, Vec<PathBuf>>);
+
+impl Devices {
+    fn add(&mut self, superblock: &Superblock, path: PathBuf) {
+        let paths = self.0.entry(superblock.dev_item.devid.get()).or_default();
+        if !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
+
+    /// One path for each device.
+    fn paths(self) -> std::result::Result<Vec<PathBuf>, String> {
+        let one = |(devid, mut paths): (u64, Vec<PathBuf>)| match paths.as_slice() {
+            [_] => Ok(paths.remove(0)),
+            _ => {
+                let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+                Err(format!("{} are all device {devid} of it: name one", paths.join(", ")))
+            }
+        };
+        self.0.into_iter().map(one).collect()
+    }
+}
+
+/// Files in the directories of image files, and all block devices if one of `paths` is one; without
+/// `paths` themselves.
+fn beside(paths: &[impl AsRef<Path>]) -> BTreeSet<PathBuf> {
+    let metadata = |path: &Path| path.metadata().ok();
+    let id = |path: &Path| metadata(path).map(|it| (it.dev(), it.ino(), it.rdev()));
+    let given: Vec<_> = paths.iter().map(|path| id(path.as_ref())).collect();
+    let mut found = BTreeSet::new();
+    for path in paths.iter().map(AsRef::as_ref) {
+        match metadata(path).map(|it| it.file_type()) {
+            Some(file_type) if file_type.is_block_device() => found.extend(block_devices()),
+            Some(file_type) if file_type.is_file() => {
+                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+                let entries = fs::read_dir(parent.unwrap_or(Path::new(".")));
+                let files = entries.into_iter().flatten().flatten().filter(|entry| {
+                    // Following no link, a file is found under one name.
+                    entry.file_type().is_ok_and(|file_type| file_type.is_file())
+                });
+                // Shown as the user wrote the other.
+                found.extend(files.map(|file| path.with_file_name(file.file_name())));
+            }
+            _ => {}
+        }
+    }
+    found.retain(|path| !given.contains(&id(path)));
+    found
+}
+
+/// All block devices that the kernel knows and that no other device is made from.
+fn block_devices() -> BTreeSet<PathBuf> {
+    let table = fs::read_to_string("/proc/partitions").unwrap_or_default();
+    let names = table.lines().skip(2).filter_map(|line| line.split_whitespace().nth(3));
+    let is_held = |name: &str| {
+        let name = name.replace('/', "!");
+        fs::read_dir(format!("/sys/class/block/{name}/holders"))
+            .is_ok_and(|mut holders| holders.next().is_some())
+    };
+    let free = names.filter(|name| !is_held(name));
+    let paths = free.map(|name| Path::new("/dev").join(name));
+    paths.map(|path| StandIn::target_if_stand_in(&path).unwrap_or(path)).collect()
+}
+
+/// The superblock at `place` of what is at `path`, if it can be read and is sound.
+fn superblock_of(path: &Path, place: Place) -> Option<Box<Superblock>> {
+    let device = larder_image::open(path, Access::ReadOnly, place).ok()?;
+    Some(larder_volume::scan_copy(device.as_ref(), 0).ok()?.superblock)
+}
