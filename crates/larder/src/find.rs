@@ -190,7 +190,9 @@ fn block_devices() -> BTreeSet<PathBuf> {
     };
     let free = names.filter(|name| !is_held(name));
     let paths = free.map(|name| Path::new("/dev").join(name));
-    paths.map(|path| StandIn::target_if_stand_in(&path).unwrap_or(path)).collect()
+    let paths = paths.map(|path| StandIn::target_if_stand_in(&path).unwrap_or(path));
+    // A disk is the partition that holds the file system, if the kernel knows that.
+    paths.map(|path| larder_image::locate(&path, Place::Found).0).collect()
 }
 
 /// The superblock at `place` of what is at `path`, if it can be read and is sound.

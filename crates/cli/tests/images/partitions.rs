@@ -175,6 +175,11 @@ fn partitions_of_a_disk_are_used_side_by_side() {
     };
     // Not every kernel reads tables itself.
     run(&["partx".as_ref(), "--update".as_ref(), device.as_ref()]);
+    let uuid = Command::new("blkid")
+        .args(["-o", "value", "-s", "UUID"])
+        .arg(format!("{device}p3"))
+        .output();
+    let uuid = String::from_utf8(uuid.expect("it starts").stdout).expect("it is text");
     let node = format!("{device}p2");
     run(&["mount".as_ref(), node.as_ref(), kernel.as_ref()]);
     let beside = larder(["mkdir", "--partition", "3", &format!("{device}:/beside")]);
@@ -184,4 +189,7 @@ fn partitions_of_a_disk_are_used_side_by_side() {
     assert!(beside.status.success() && said.is_empty(), "{said}");
     assert!(refused.contains(&format!("{device}p2: mounted at {}", kernel.display())), "{refused}");
     assert_eq!(succeed(&format!("ls {device}p3:/")), "beside\n");
+    // With one file system, disk and partition would both be it.
+    assert!(Command::new("wipefs").args(["-qa", &node]).status().expect("it starts").success());
+    assert_eq!(succeed(&format!("ls UUID={}:/", uuid.trim())), "beside\n");
 }

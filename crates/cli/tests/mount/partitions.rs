@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use larder_testkit::Scratch;
+use larder_testkit::{LoopDevice, Scratch};
 
 use crate::support::{larder, shell, succeed, wait_until};
 
@@ -58,4 +58,30 @@ fn a_partition_is_mounted_and_found_again() {
     let listed = succeed(larder().args(["ls", "--partition", "1"]).arg(&image));
     assert_eq!(listed, "file\n");
     succeed(larder().args(["check", "--check-data-csum", "--partition", "1"]).arg(&image));
+}
+
+#[test]
+fn a_partition_with_a_node_is_the_same_by_both_names() {
+    let scratch = Scratch::new();
+    let image = scratch.sparse_file("disk", 256 << 20);
+    let folder = scratch.path();
+    shell(folder, "printf 'label: gpt\\nsize=200M\\n' | sfdisk --quiet disk");
+    shell(folder, "mkdir a b c");
+    let disk = LoopDevice::attach_disk(&image);
+    let disk = disk.path().to_str().expect("it is text");
+    succeed(Command::new("partx").args(["--update", disk]));
+    let node = format!("{disk}p1");
+    succeed(larder().args(["mkfs", "-q", &node]));
+    succeed(larder().args(["mount", &node]).arg(folder.join("a")));
+    let further = [("--partition=1", disk, "b"), ("--offset=0", &node, "c")];
+    let further = further.map(|(place, device, name)| {
+        larder().args(["mount", place, device]).arg(folder.join(name)).output().unwrap()
+    });
+    for name in ["c", "b", "a"] {
+        let _ = larder().arg("umount").arg(folder.join(name)).status();
+    }
+    for output in further {
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    succeed(larder().args(["check", disk]));
 }

@@ -243,8 +243,11 @@ impl Mount {
         options.server = memory.serve(options.server);
         let ready = || if self.served { background::say_ready(reporter) } else { Ok(()) };
         let nodes = located(&devices, options.place);
+        // For a server that has the node of a partition open, that is the whole.
+        let is_node = (nodes != devices).then(|| "offset=0".to_owned());
+        let words: Vec<String> = self.options.iter().cloned().chain(is_node).collect();
         let opened = open(&devices, &nodes, &options, memory, || {
-            further::join(&nodes, &mountpoint, &self.options)
+            further::join(&nodes, &mountpoint, &words)
         })?;
         let Some(filesystem) = opened else {
             // Another server has the new image.
