@@ -9,6 +9,6 @@ fn main() -> anyhow::Result<()> {
     let path = arguments.next().context("usage: cat PATH IMAGE...")?;
     let fs = larder::OpenOptions::new().open(arguments)?;
     let file = fs.default_subvolume()?.open_file(&path)?;
-    io::copy(&mut io::BufReader::with_capacity(1 << 20, file.reader()), &mut io::stdout())?;
+    io::copy(&mut io::BufReader::with_capacity(1 << 20, file.cursor()), &mut io::stdout())?;
     Ok(())
 }

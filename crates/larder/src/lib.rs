@@ -38,7 +38,12 @@
 //!
 //! - [`OpenOptions`] opens a [`Filesystem`]; that has [`Subvolume`]s.
 //! - A [`Subvolume`] finds an [`Inode`] by path or number: a [`File`], a [`Directory`] or another.
+//! - [`mkfs`](mod@mkfs) makes file systems, and [`check`](mod@check) proves them sound.
 //! - [`MountedFilesystem`] is a mounted one. [`Overview`] is common to both.
+//! - [`Subvolume::read`], [`write`](Subvolume::write), [`copy`](Subvolume::copy) and
+//!   [`remove_all`](Subvolume::remove_all) are as in [`std::fs`]; [`File::cursor`] is a
+//!   [`Read`](std::io::Read), [`Write`](std::io::Write) and [`Seek`](std::io::Seek);
+//!   [`Directory::walk`] meets everything below.
 //! - [`Subvolume::scan_parts`] visits every inode, with several threads.
 //! - [`Error::kind`] says what an error means; its text names the path, device or item.
 //!
@@ -50,8 +55,10 @@
 //! copy or rebuilt from parity; [`Filesystem::stats`] counts this.
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod device;
 mod find;
+pub mod mkfs;
 mod mounted;
 mod open;
 mod overview;
@@ -67,12 +74,12 @@ pub use find::{FilesystemName, find_filesystem, find_further_devices};
 #[doc(inline)]
 pub use larder_filesystem::{
     AllocateMode, Capacity, DelayedStats, DeviceErrors, DeviceInfo, Directory, Encoded, Entries,
-    Entry, Error, ErrorAbout, ErrorKind, Extent, ExtentKind, ExtentMapStats, File, FilePlace,
-    FileType, Filesystem, Health, Inode, Link, Listed, ListedEntry, ListedInode, MadeReadOnly,
-    Metadata, NewInode, OpenFile, Paths, QuotaGroup, Reader, RenameMode, Result, ResyncProgress,
-    Scan, ScannedInode, SetAttributes, SnapshotKind, Space, SpaceKind, Stats, Subvolume,
-    SubvolumeInfo, SubvolumeName, Subvolumes, Timestamp, TreeItem, TreeItems, UsedExtent,
-    WriteCompression, WritePolicy, Xattr, XattrMode, Xattrs,
+    Entry, Error, ErrorAbout, ErrorKind, Extent, ExtentKind, ExtentMapStats, File, FileCursor,
+    FilePlace, FileType, Filesystem, Health, Inode, Link, Listed, ListedEntry, ListedInode,
+    MadeReadOnly, Metadata, NewInode, OpenFile, Paths, QuotaGroup, RenameMode, Result,
+    ResyncProgress, Scan, ScannedInode, SetAttributes, SnapshotKind, Space, SpaceKind, Stats,
+    Subvolume, SubvolumeInfo, SubvolumeName, Subvolumes, Timestamp, TreeItem, TreeItems,
+    UsedExtent, Walk, WalkEntry, WriteCompression, WritePolicy, Xattr, XattrMode, Xattrs,
 };
 #[doc(hidden)]
 pub use larder_filesystem::{FindExtents, Queue, Reserve, Tuning, parallel};

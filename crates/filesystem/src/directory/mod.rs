@@ -15,4 +15,5 @@ pub(crate) mod lookup;
 pub(crate) mod names;
 pub(crate) mod path;
 pub(crate) mod rename;
+pub(crate) mod walk;
 pub(crate) mod whole;

@@ -3,6 +3,7 @@
 pub(crate) mod allocate;
 pub(crate) mod checksums;
 pub(crate) mod clone;
+pub(crate) mod cursor;
 pub(crate) mod decompress;
 pub(crate) mod decompressed;
 pub(crate) mod encoded;
@@ -16,7 +17,6 @@ pub(crate) mod open;
 pub(crate) mod punch;
 pub(crate) mod read;
 pub(crate) mod read_live;
-pub(crate) mod reader;
 pub(crate) mod shown_extent;
 pub(crate) mod truncate;
 pub(crate) mod used_extent;

@@ -13,10 +13,10 @@ use larder_format::{FileOffset, Logical};
 
 use crate::core::shared::Core;
 use crate::error::{DataError, Error, Result};
+use crate::file::cursor::FileCursor;
 use crate::file::extent::{DiskExtent, ExtentContent, InlineExtent, MappedRange};
 use crate::file::extent_map::{ExtentMap, KnownExtent};
 use crate::file::handle::File;
-use crate::file::reader::Reader;
 use crate::inode::handle::Inode;
 use crate::inode::metadata::FileType;
 
@@ -54,9 +54,9 @@ impl File {
         self.inode
     }
 
-    /// A reader of the file with a position of its own.
-    pub fn reader(&self) -> Reader {
-        Reader { file: self.clone(), position: 0 }
+    /// Reads and writes the file from one position after the other, beginning at 0.
+    pub fn cursor(&self) -> FileCursor {
+        FileCursor { file: self.clone(), position: 0 }
     }
 
     /// Reads from `offset` on. Returns how many bytes were read: fewer than asked for only at the

@@ -189,7 +189,11 @@ impl Subvolume {
     }
 
     /// Does something with the name at the end of `path` in its directory.
-    fn at<T>(&self, path: &Path, act: impl FnOnce(&Directory, &OsStr) -> Result<T>) -> Result<T> {
+    pub(super) fn at<T>(
+        &self,
+        path: &Path,
+        act: impl FnOnce(&Directory, &OsStr) -> Result<T>,
+    ) -> Result<T> {
         let found = self.parent_and_name(path);
         let done = found.and_then(|(parent, name)| act(&parent.into_directory()?, name));
         done.map_err(|error| error.about(path))

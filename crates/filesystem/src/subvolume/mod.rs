@@ -1,6 +1,7 @@
 //! Subvolumes: a tree of inodes each, named by directories of others.
 
 pub(crate) mod by_path;
+pub(crate) mod content;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod deleted;

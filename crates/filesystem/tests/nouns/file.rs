@@ -117,3 +117,25 @@ fn clones_share_until_one_is_written() {
     assert_eq!(read(&clone), [vec![0; SECTOR as usize], vec![4; 8 * SECTOR as usize]].concat());
     disk.check();
 }
+
+#[test]
+fn a_cursor_reads_writes_and_seeks() {
+    use std::io::{Read, Seek, SeekFrom, Write};
+    let disk = Disk::new();
+    let fs = disk.open();
+    let mut cursor = make_file(&top(&fs), "bread").cursor();
+    cursor.write_all(b"bread and butter").unwrap();
+    assert_eq!(cursor.seek(SeekFrom::Current(-6)).unwrap(), 10);
+    let mut rest = String::new();
+    cursor.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "butter");
+    // Past the end there is a hole.
+    cursor.seek(SeekFrom::End(4)).unwrap();
+    cursor.write_all(b"!").unwrap();
+    cursor.rewind().unwrap();
+    let mut all = Vec::new();
+    cursor.read_to_end(&mut all).unwrap();
+    assert_eq!(all, b"bread and butter\0\0\0\0!");
+    assert!(cursor.seek(SeekFrom::Start(3)).is_ok() && cursor.seek(SeekFrom::Current(-4)).is_err());
+    assert_eq!(cursor.file().len_bytes(), 21);
+}

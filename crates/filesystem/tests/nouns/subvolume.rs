@@ -44,3 +44,47 @@ fn a_deleted_subvolume_gives_its_space_back() {
     assert!(fs.used_bytes() < before + (1 << 20), "its data is freed");
     disk.check();
 }
+
+#[test]
+fn whole_files_and_trees_are_as_in_std_fs() {
+    let disk = Disk::new();
+    let fs = disk.open();
+    let top = fs.subvolume("/").unwrap();
+    top.create_directory("d", 0o755).unwrap();
+    let long: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();
+    top.write("d/long", &long).unwrap();
+    top.write("d/short", "bread").unwrap();
+    assert_eq!(top.read("d/long").unwrap(), long);
+    top.write("d/long", "butter").unwrap();
+    assert_eq!(top.read("d/long").unwrap(), b"butter");
+    // A copy has the permissions, shares the data, and replaces what is there.
+    top.write("d/long", &long).unwrap();
+    assert_eq!(top.copy("d/long", "d/copy").unwrap(), 3_000_000);
+    assert_eq!(top.copy("d/short", "d/copy").unwrap(), 5);
+    assert_eq!(top.read("d/copy").unwrap(), b"bread");
+    assert_eq!(top.copy("d/long", "d/long").unwrap(), 3_000_000);
+    assert_eq!(top.read("d/long").unwrap(), long);
+    assert_eq!(top.read("d/nothing").unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(top.write("d", "bread").unwrap_err().kind(), ErrorKind::IsADirectory);
+    fs.sync().unwrap();
+    disk.check();
+    // A tree goes with subvolumes in it, and nothing that a symbolic link leads to.
+    top.create_subvolume("d/sub").unwrap();
+    top.write("d/sub/file", "crumbs").unwrap();
+    top.write("kept", "kept").unwrap();
+    top.symlink("kept", "d/link").unwrap();
+    let paths = top.root().unwrap().walk().map(|found| found.unwrap().path);
+    let mut paths: Vec<_> = paths.map(|path| path.display().to_string()).collect();
+    assert!(
+        paths.iter().position(|path| path == "d") < paths.iter().position(|path| path == "d/sub")
+    );
+    paths.sort();
+    let expected = ["d", "d/copy", "d/link", "d/long", "d/short", "d/sub", "d/sub/file", "kept"];
+    assert_eq!(paths, expected);
+    top.remove_all("d/link").unwrap();
+    top.remove_all("d").unwrap();
+    assert_eq!(top.read("kept").unwrap(), b"kept");
+    assert_eq!(top.root().unwrap().walk().count(), 1);
+    fs.sync().unwrap();
+    disk.check();
+}

@@ -94,7 +94,7 @@ fn readers_go_through_a_file() {
     for_each_file(&image, |path, file, theirs| {
         let mut expected = Vec::new();
         (&mut &*theirs).read_to_end(&mut expected).expect("the kernel reads it");
-        let mut reader = file.reader();
+        let mut reader = file.cursor();
         let mut found = Vec::new();
         reader.read_to_end(&mut found).expect("it can be read");
         assert!(found == expected, "{}", path.display());

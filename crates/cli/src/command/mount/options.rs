@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(Options::parse(["partition=2"]).unwrap().place, Place::Partition(2));
         assert_eq!(Options::parse(["offset=1M"]).unwrap().place, Place::Offset(1 << 20));
         assert_eq!(options.commit_interval, Some(Duration::from_secs(5)));
-        let error = |list| Options::parse([list]).unwrap_err().to_string();
+        let error = |list| format!("{:#}", Options::parse([list]).unwrap_err());
         assert_eq!(error("rw,wibble=3"), "unknown mount option 'wibble=3'");
         assert!(error("ro,rescue=all").contains("larder reads sound structures only"));
         assert!(error("rescue=nologreplay").contains("goes with ro"));

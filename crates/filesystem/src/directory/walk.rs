@@ -1,0 +1,96 @@
+//! Walking through everything below a directory.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use crate::directory::entries::Entries;
+use crate::directory::handle::Directory;
+use crate::error::{Error, Result};
+use crate::inode::handle::Inode;
+use crate::inode::metadata::FileType;
+
+/// Something below a directory.
+#[derive(Clone, Debug)]
+pub struct WalkEntry {
+    /// Its path from the directory.
+    pub path: PathBuf,
+    /// Its inode.
+    pub inode: Inode,
+}
+
+/// Iterates over everything below a directory, subvolumes too: a directory comes before its entries,
+/// which come in the order in which they were made. After an error the walk goes on with what is
+/// left. Depth costs no stack.
+#[derive(Debug)]
+pub struct Walk {
+    /// The directories from the first to the current one.
+    frames: Vec<Frame>,
+    /// The same, by subvolume and number: a damaged file system may have a directory inside itself.
+    above: HashSet<(u64, u64)>,
+    /// The error of the first directory.
+    failed: Option<Error>,
+}
+
+#[derive(Debug)]
+struct Frame {
+    id: (u64, u64),
+    path: PathBuf,
+    entries: Entries,
+}
+
+impl Directory {
+    /// Everything below this directory.
+    pub fn walk(&self) -> Walk {
+        let (frames, above) = Default::default();
+        let mut walk = Walk { frames, above, failed: None };
+        walk.failed = walk.enter(PathBuf::new(), self).err();
+        walk
+    }
+}
+
+impl Walk {
+    fn enter(&mut self, path: PathBuf, directory: &Directory) -> Result<()> {
+        let id = (directory.subvolume_id(), directory.number());
+        if self.above.contains(&id) {
+            return Err(Error::Invalid("a directory that is inside itself").about(&path));
+        }
+        let entries = directory.entries()?;
+        self.above.insert(id);
+        self.frames.push(Frame { id, path, entries });
+        Ok(())
+    }
+}
+
+impl Iterator for Walk {
+    type Item = Result<WalkEntry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(error) = self.failed.take() {
+            return Some(Err(error));
+        }
+        loop {
+            let frame = self.frames.last_mut()?;
+            let Some(entry) = frame.entries.next() else {
+                let id = frame.id;
+                self.frames.pop();
+                self.above.remove(&id);
+                continue;
+            };
+            let opened = entry.and_then(|entry| {
+                let path = frame.path.join(entry.name());
+                Ok(WalkEntry { inode: entry.open()?, path })
+            });
+            let WalkEntry { path, inode } = match opened {
+                Ok(opened) => opened,
+                Err(error) => return Some(Err(error)),
+            };
+            if inode.file_type() == FileType::Directory {
+                let directory = inode.clone().into_directory();
+                // What is in it cannot be read; the directory itself could.
+                self.failed =
+                    directory.and_then(|directory| self.enter(path.clone(), &directory)).err();
+            }
+            return Some(Ok(WalkEntry { path, inode }));
+        }
+    }
+}
