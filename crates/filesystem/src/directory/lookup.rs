@@ -21,12 +21,12 @@ impl Directory {
     /// The inode at `path`, from here. A symbolic link at the end is not followed. Absolute paths
     /// start at the root of the subvolume, and `..` does not lead out of it.
     pub fn lookup(&self, path: impl AsRef<Path>) -> Result<Inode> {
-        self.walk(path.as_ref(), false)
+        self.find_at(path.as_ref(), false)
     }
 
     /// Like [`lookup`](Self::lookup), but follows a symbolic link at the end.
     pub fn resolve(&self, path: impl AsRef<Path>) -> Result<Inode> {
-        self.walk(path.as_ref(), true)
+        self.find_at(path.as_ref(), true)
     }
 
     /// The directory that holds this one. For the root of a subvolume it is the directory with the
@@ -44,7 +44,7 @@ impl Directory {
         subvolume.inode(name.directory)?.into_directory()
     }
 
-    fn walk(&self, path: &Path, follow_last: bool) -> Result<Inode> {
+    fn find_at(&self, path: &Path, follow_last: bool) -> Result<Inode> {
         let root = self.subvolume().root();
         let found = root.and_then(|root| resolve(self, &root, path, follow_last));
         found.map_err(|error| error.about(path))

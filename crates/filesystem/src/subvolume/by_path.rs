@@ -34,12 +34,12 @@ impl Subvolume {
 
     /// The inode at `path`. A symbolic link at the end is followed.
     pub fn resolve(&self, path: impl AsRef<Path>) -> Result<Inode> {
-        self.walk(path.as_ref(), true)
+        self.find_at(path.as_ref(), true)
     }
 
     /// The inode at `path`. A symbolic link at the end is not followed.
     pub fn lookup(&self, path: impl AsRef<Path>) -> Result<Inode> {
-        self.walk(path.as_ref(), false)
+        self.find_at(path.as_ref(), false)
     }
 
     /// The regular file at `path`.
@@ -183,7 +183,7 @@ impl Subvolume {
         self.at(path.as_ref(), Directory::delete_child_subvolume)
     }
 
-    fn walk(&self, path: &Path, follow_last: bool) -> Result<Inode> {
+    fn find_at(&self, path: &Path, follow_last: bool) -> Result<Inode> {
         let found = self.root().and_then(|root| resolve(&root, &root, path, follow_last));
         found.map_err(|error| error.about(path))
     }
