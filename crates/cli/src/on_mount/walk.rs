@@ -1,10 +1,11 @@
 //! Reading trees through the server.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use larder::{MountedWalk, WalkOptions, Walked};
 use larder_fuse::usage::MountTable;
 use rustix::fs::{CWD, Mode};
@@ -48,7 +49,13 @@ impl Walk {
             // What programs wrote to memory that they mapped reaches the server first.
             rustix::fs::syncfs(&open)?;
         }
-        let walk = MountedWalk::begin(open, &name, options)?.context(NOT_OURS)?;
+        let Some(walk) = MountedWalk::begin(open, &name, options)? else {
+            if path.is_file() {
+                // It may be an image that this user may not read.
+                File::open(path)?;
+            }
+            bail!(NOT_OURS);
+        };
         if options.below {
             let top = directory.canonicalize()?.join(&name);
             if let Some(mount) = MountTable::of_this_process()?.below(&top) {

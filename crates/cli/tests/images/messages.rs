@@ -265,7 +265,7 @@ fn an_image_in_use_is_refused_with_the_place_where_it_is_mounted() {
         fails(&larder(folder, words), words, "ok.img: mounted at ");
     }
     // A path on the mount is no image.
-    for words in ["ls folder", "mkdir folder", "cat folder/f"] {
+    for words in ["mkdir folder", "cat folder/f"] {
         fails(&larder(folder, words), words, words.split([' ', ':']).nth(1).unwrap());
     }
     for (words, named) in [

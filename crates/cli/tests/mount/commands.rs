@@ -236,7 +236,7 @@ fn commands_for_images_name_the_way_out_on_mounts() {
     let kernel = image.mount("");
     shell(kernel.path(), "touch f; mkdir d");
     for place in [&mounted.path(), kernel.path()] {
-        for words in [&["stat"][..], &["getfattr"], &["ls"], &["truncate", "-s", "1"]] {
+        for words in [&["stat"][..], &["getfattr"], &["truncate", "-s", "1"]] {
             for name in ["f", "d"] {
                 let output = larder().args(words).arg(place.join(name)).output().unwrap();
                 let said = String::from_utf8_lossy(&output.stderr);

@@ -61,6 +61,9 @@ const PROGRAMS: &[(&str, Caches, &str)] = &[
     ("git gc", Warm, "git -C cloned gc -q"),
     ("in bulk: cp -a", Warm, "bulk cp -a $M/tree bulk"),
     ("in bulk: tar -x", Warm, "mkdir untarred; unpack $M/tree.tar untarred"),
+    ("in bulk: ls -lR, cold", Cold, "bulk ls -lR bulk"),
+    ("in bulk: du -s, cold", Cold, "bulk du -s bulk"),
+    ("in bulk: tar -c, cold", Cold, "pack bulk | cat"),
     ("in bulk: chmod -R", Warm, "bulk chmod -R g+w bulk"),
     ("in bulk: rm -r", Warm, "bulk rm -r bulk"),
     ("in bulk: rm -r, cold", Cold, "bulk rm -r untarred"),
@@ -77,6 +80,7 @@ rows() {
 # On mounts of larder, its own commands do what the system's do elsewhere.
 bulk() { $LARDER "$@"; }
 unpack() { if [ "$LARDER" ]; then $LARDER cp -a - "$2" < "$1"; else tar -xf "$1" -C "$2"; fi; }
+pack() { if [ "$LARDER" ]; then $LARDER tar "$1"; else tar -c -C "$1" .; fi; }
 commit() { git "$@" -c user.name=a -c user.email=a commit -qm all; }
 "#;
 
