@@ -1,7 +1,7 @@
 //! `larder tar`.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -19,6 +19,7 @@ use crate::on_mount::{self, Walk};
 use crate::output::stdout;
 use crate::progress::Progress;
 use crate::source::{PathSource, warn_of_bad_copies};
+use crate::target::Target;
 use crate::tree::{Node, Visitor, walk};
 
 /// Write a tree to standard output as a tar archive: of a file system that is not mounted, or on a
@@ -50,12 +51,18 @@ impl Tar {
             builder: ManuallyDrop::new(Builder::new(out)),
             progress: Progress::of_bytes(),
             written_bytes: 0,
+            top: PathBuf::new(),
         };
         let failures = if let Some(path) = self.source.mounted_path(&self.path)? {
             let written = write_mounted(path, &mut archive);
             written.with_context(|| path.display().to_string())?
         } else {
             let inode = self.source.find(&self.path, false)?;
+            if inode.file_type() != FileType::Directory {
+                let path = Target::parse(&self.path).path;
+                let name = Path::new(OsStr::from_bytes(&path)).file_name();
+                archive.top = name.context("it has no name")?.into();
+            }
             let failures = walk(&inode, &mut archive)?;
             warn_of_bad_copies(inode.subvolume().filesystem());
             failures
@@ -142,6 +149,8 @@ struct Archive<W: Write> {
     builder: ManuallyDrop<Builder<W>>,
     progress: Progress,
     written_bytes: u64,
+    /// The name of the operand, unless it is a directory.
+    top: PathBuf,
 }
 
 /// Attributes that do not fit into the header, as PAX records.
@@ -305,7 +314,8 @@ impl<W: Write> Visitor for Archive<W> {
 
     fn visit(&mut self, node: &Node<'_>) -> anyhow::Result<()> {
         let metadata = node.inode.metadata();
-        let original = Original::of(node.path, node.inode, &metadata)?;
+        let path = if node.path == Path::new("") { self.top.clone() } else { node.path.to_owned() };
+        let original = Original::of(&path, node.inode, &metadata)?;
         if let Some(met_as) = node.met_as {
             return self.hard_link(&original, met_as);
         }

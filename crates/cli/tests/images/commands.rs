@@ -13,9 +13,7 @@ use larder_testkit::content::Content;
 use larder_testkit::manifest::{Body, Entry, Manifest, Timestamp, assert_same};
 use larder_testkit::{ImageSpec, KernelImage, KernelMount, Profile, Scratch, oracle};
 
-fn larder<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_larder")).args(arguments).output().expect("larder starts")
-}
+use crate::support::{larder, succeed};
 
 /// Standard output of a command that must succeed.
 fn stdout(output: &Output) -> String {
@@ -96,6 +94,24 @@ fn tar_unpacks_to_everything_that_the_kernel_shows() {
     assert!(larder.wait().expect("it ends").success());
     assert!(tar.success());
     assert_copied(&image, &unpacked, |entry| entry.body == Body::Socket);
+}
+
+#[test]
+fn an_archive_of_one_file_has_its_name() {
+    let scratch = Scratch::new();
+    let image = scratch.path().join("image");
+    let image = image.display();
+    succeed(&format!("mkfs -q -b 128M {image}"));
+    for command in ["mkdir", "touch"] {
+        succeed(&format!("{command} {image}:/{command}"));
+    }
+    for (path, expected) in [("touch", "./touch\n"), ("mkdir", "./\n")] {
+        let archive = scratch.path().join("archive");
+        let made = larder([OsStr::new("tar"), OsStr::new(&format!("{image}:/{path}"))]);
+        fs::write(&archive, made.stdout).expect("there is space");
+        let listed = Command::new("tar").arg("-tf").arg(&archive).output().expect("tar starts");
+        assert_eq!(String::from_utf8_lossy(&listed.stdout), expected);
+    }
 }
 
 /// The lines of `text` except those that start with one of `words`.

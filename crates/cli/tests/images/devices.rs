@@ -2,13 +2,10 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::process::{Command, Output};
 
 use larder_testkit::{LoopDevice, Scratch};
 
-fn larder<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_larder")).args(arguments).output().expect("larder starts")
-}
+use crate::support::larder;
 
 /// The standard error of a command that must succeed.
 #[track_caller]

@@ -13,3 +13,4 @@ mod owners;
 mod partitions;
 mod qcow2;
 mod receive;
+mod support;

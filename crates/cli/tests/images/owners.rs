@@ -1,33 +1,13 @@
 //! Users and groups: by name, and with other ids in an image than on this system.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use larder_testkit::{KernelMount, Scratch};
 
-fn larder<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_larder")).args(arguments).output().expect("larder starts")
-}
-
-/// The output of a command line that must succeed.
-#[track_caller]
-fn succeed(line: &str) -> String {
-    let output = larder(line.split(' '));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{line}: {}: {said}", output.status);
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// The message of a command line that must fail.
-#[track_caller]
-fn fail(line: &str) -> String {
-    let output = larder(line.split(' '));
-    assert!(!output.status.success(), "{line}");
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
+use crate::support::{fail, succeed};
 
 #[track_caller]
 fn shell(folder: &Path, line: &str) -> String {

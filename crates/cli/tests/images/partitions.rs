@@ -5,32 +5,13 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use larder_testkit::{KernelMount, LoopDevice, Scratch, oracle};
 
+use crate::support::{fail, larder, succeed};
+
 const MIB: u64 = 1 << 20;
-
-fn larder<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_larder")).args(arguments).output().expect("larder starts")
-}
-
-/// The output of a command line that must succeed.
-#[track_caller]
-fn succeed(line: &str) -> String {
-    let output = larder(line.split(' '));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{line}: {}: {said}", output.status);
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// The message of a command line that must fail.
-#[track_caller]
-fn fail(line: &str) -> String {
-    let output = larder(line.split(' '));
-    assert!(!output.status.success(), "{line}");
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 /// Writes the partition table in `script` to a file or a disk.
 #[track_caller]

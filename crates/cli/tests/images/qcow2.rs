@@ -1,27 +1,15 @@
 //! Images of virtual machines in the format qcow2. They come from qemu-img, which also judges them.
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use larder_testkit::{KernelMount, Scratch, effort, oracle, seed};
 
+use crate::support::{larder, succeed};
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_larder");
-
-fn larder<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
-    Command::new(PROGRAM).args(arguments).output().expect("larder starts")
-}
-
-/// The output of a command line that must succeed.
-#[track_caller]
-fn succeed(line: &str) -> String {
-    let output = larder(line.split(' '));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{line}: {}: {said}", output.status);
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
 
 #[track_caller]
 fn qemu_img(folder: &Path, line: &str) {
