@@ -44,8 +44,8 @@ const MOST_DIRECTORIES: usize = 256;
 const MOST_PAUSES: usize = 500;
 const PAUSE: Duration = Duration::from_millis(2);
 /// After so much data another thread writes it back, so that the one that applies commands need
-/// not. The less data waits, the more often its memory is used again while processors have it in
-/// their caches.
+/// not. Writeback frees its memory early, and new data takes that memory while processors still
+/// have it in their caches.
 const WRITE_BACK_BYTES: usize = 8 << 20;
 /// The client is told of each further step of so many bytes.
 const STEP_BYTES: u64 = 1 << 20;

@@ -89,7 +89,7 @@ pub(super) fn extent_references(ioctl: &mut Ioctl<'_>) -> Outcome {
 }
 
 /// The extents of the file that the ioctl was called on, without holes, as `FS_IOC_FIEMAP` describes
-/// them. Every user who has it open may ask.
+/// them. A program of any user may ask if it has the file open.
 pub(super) fn extents(ioctl: &mut Ioctl<'_>) -> Outcome {
     let (asked, more) = ioctl.input_and_more::<Fiemap>()?;
     let file = ioctl.node()?.inode.clone().into_file().map_err(failed)?;
