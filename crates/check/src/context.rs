@@ -10,7 +10,7 @@ use crate::behind::OneCommitBehind;
 use crate::files::Orphans;
 use crate::fingerprint::Fingerprints;
 use crate::progress::{Progress, Tracker};
-use crate::report::{Kind, Place, Sink};
+use crate::report::{Kind, Location, Sink};
 
 /// Bytes of tree blocks that are read at once: four of the largest.
 const BATCH_BYTES: usize = 256 << 10;
@@ -65,8 +65,8 @@ impl<'a> Context<'a> {
     }
 
     /// Adds a finding.
-    pub(crate) fn find(&self, kind: Kind, place: Place, message: std::fmt::Arguments<'_>) {
-        self.sink.add(kind, place, message);
+    pub(crate) fn find(&self, kind: Kind, location: Location, message: std::fmt::Arguments<'_>) {
+        self.sink.add(kind, location, message);
     }
 
     /// Adds a finding about an item.
@@ -78,7 +78,7 @@ impl<'a> Context<'a> {
         key: Key,
         message: std::fmt::Arguments<'_>,
     ) {
-        self.sink.add(kind, Place::tree(tree).at(block).key(key), message);
+        self.sink.add(kind, Location::tree(tree).at(block).key(key), message);
     }
 
     /// How many tree blocks are read at once. A batch and its copy stay in a processor's own cache,

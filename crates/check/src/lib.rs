@@ -54,7 +54,7 @@ use larder_volume::Volume;
 
 pub use progress::{Phase, Progress};
 pub use report::{
-    AffectedFile, DevicePlace, Finding, Kind, KindFindings, Place, Repair, Report, Severity,
+    AffectedFile, DeviceOffset, Finding, Kind, KindFindings, Location, Repair, Report, Severity,
     Statistics,
 };
 

@@ -13,7 +13,7 @@ use crate::blocks::{DropProgress, Forest, Item, TreeRoot, for_each_item};
 use crate::context::Context;
 use crate::extents::{DataReference, ExtentTable, LeafReferences};
 use crate::files::{check_inode_item, name_problem};
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 
 /// A root item.
 #[derive(Clone, Debug)]
@@ -105,7 +105,7 @@ impl RootTree {
         let default = tree.default_subvolume.filter(|_| tree.is_whole);
         if let Some(id) = default.filter(|id| tree.get(*id).is_none()) {
             let message = format_args!("the default subvolume {id} does not exist");
-            context.find(Kind::EntryDangling, Place::tree(root.tree), message);
+            context.find(Kind::EntryDangling, Location::tree(root.tree), message);
         }
         tree
     }

@@ -16,7 +16,7 @@ use crate::locate::Locator;
 use crate::log::{self, Log, LoggedData};
 use crate::progress::Phase;
 use crate::quota::{self, QuotaTree};
-use crate::report::{Kind, Place, Report, Sink, Statistics};
+use crate::report::{Kind, Location, Report, Sink, Statistics};
 use crate::roots::RootTree;
 use crate::space::{self, BlockGroups, ChunkTree, Space};
 use crate::subvolumes;
@@ -112,7 +112,7 @@ impl<'c, 'v> Check<'c, 'v> {
         self.logs = log::plant(context, &mut self.forest);
         if !self.roots.is_whole {
             let message = format_args!("trees may be unknown");
-            context.find(Kind::TreeIncomplete, Place::tree(objectid::ROOT_TREE), message);
+            context.find(Kind::TreeIncomplete, Location::tree(objectid::ROOT_TREE), message);
         }
         chunk_root
     }
@@ -126,7 +126,7 @@ impl<'c, 'v> Check<'c, 'v> {
         let root = self.tree(id);
         if root.is_none() && self.roots.is_whole {
             let message = format_args!("the root tree does not list it");
-            self.context.find(Kind::MissingTree, Place::tree(id), message);
+            self.context.find(Kind::MissingTree, Location::tree(id), message);
         }
         root
     }

@@ -12,7 +12,7 @@ use larder_volume::VolumeDevice;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::context::Context;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 use crate::space::{BlockGroups, ChunkTree};
 
 /// Checks every copy on every device against the others on that device, and against the one that
@@ -21,7 +21,7 @@ pub(crate) fn check_copies(context: &Context<'_>) {
     for device in context.volume.devices() {
         if device.is_missing() {
             let message = format_args!("its content cannot be checked");
-            context.find(Kind::MissingDevice, Place::device(device.devid()), message);
+            context.find(Kind::MissingDevice, Location::device(device.devid()), message);
             continue;
         }
         let copies = sound_copies(context, device);
@@ -29,8 +29,8 @@ pub(crate) fn check_copies(context: &Context<'_>) {
             continue; // Its superblocks belong to another file system.
         }
         let newest = copies.iter().map(|(_, copy)| copy.generation.get()).max();
-        for (place, copy) in &copies {
-            check_copy(context, device, *place, copy, newest.unwrap_or_default());
+        for (location, copy) in &copies {
+            check_copy(context, device, *location, copy, newest.unwrap_or_default());
         }
         if let Some(newest) = newest {
             check_commit(context, device.devid(), newest);
@@ -43,19 +43,19 @@ pub(crate) fn check_copies(context: &Context<'_>) {
 }
 
 /// The sound copies on a device. Reports the others.
-fn sound_copies(context: &Context<'_>, device: &VolumeDevice) -> Vec<(Place, Box<Superblock>)> {
+fn sound_copies(context: &Context<'_>, device: &VolumeDevice) -> Vec<(Location, Box<Superblock>)> {
     let Some(real) = device.device() else { return Vec::new() };
     let len_bytes = real.len_bytes().min(device.dev_item().total_bytes.get());
     let fits = |offset: &Physical| offset.0 + SUPERBLOCK_SIZE as u64 <= len_bytes;
     let copy = |offset: Physical| {
-        let place = Place::device(device.devid()).at_physical(offset.0);
+        let location = Location::device(device.devid()).at_physical(offset.0);
         let bad = |why: &dyn std::fmt::Display| {
-            context.find(Kind::SuperblockBad, place, format_args!("{why}"));
+            context.find(Kind::SuperblockBad, location, format_args!("{why}"));
         };
         let mut bytes = vec![0; SUPERBLOCK_SIZE];
         real.read_at(&mut bytes, offset.0).inspect_err(|error| bad(error)).ok()?;
         let copy = Superblock::parse(&bytes, offset).inspect_err(|error| bad(error)).ok()?;
-        Some((place, copy))
+        Some((location, copy))
     };
     OFFSETS.into_iter().filter(fits).filter_map(copy).collect()
 }
@@ -64,19 +64,19 @@ fn sound_copies(context: &Context<'_>, device: &VolumeDevice) -> Vec<(Place, Box
 fn check_copy(
     context: &Context<'_>,
     device: &VolumeDevice,
-    place: Place,
+    location: Location,
     copy: &Superblock,
     newest: u64,
 ) {
     let wanted = context.superblock;
     let disagree = |message: std::fmt::Arguments<'_>| {
-        context.find(Kind::SuperblocksDisagree, place, message);
+        context.find(Kind::SuperblocksDisagree, location, message);
     };
     if copy.generation == wanted.generation {
         if !is_same(copy, wanted) {
             disagree(format_args!("it differs from the others of its generation"));
         }
-        return check_device(context, &copy.dev_item, device, place);
+        return check_device(context, &copy.dev_item, device, location);
     }
     // A power cut while a commit writes its superblocks leaves some of the previous commit. An old
     // one described its device correctly then.
@@ -101,7 +101,7 @@ fn check_commit(context: &Context<'_>, devid: u64, generation: u64) {
         context.one_commit_behind.expect(devid);
     } else if generation < newest {
         let message = format_args!("it has the commits up to {generation}, the newest is {newest}");
-        context.find(Kind::DeviceOutOfDate, Place::device(devid), message);
+        context.find(Kind::DeviceOutOfDate, Location::device(devid), message);
     }
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn check_devices_behind(context: &Context<'_>) {
     for (devid, lacks_blocks) in context.one_commit_behind.take() {
         if lacks_blocks {
             let message = format_args!("it lacks the last commit, {newest}");
-            context.find(Kind::DeviceOutOfDate, Place::device(devid), message);
+            context.find(Kind::DeviceOutOfDate, Location::device(devid), message);
         } else {
             context.sink.skip(format!(
                 "whether device {devid} has the data without checksums of the last commit: its \
@@ -147,7 +147,7 @@ fn is_same(a: &Superblock, b: &Superblock) -> bool {
     shared(a).as_bytes() == shared(b).as_bytes()
 }
 
-fn check_device(context: &Context<'_>, own: &DevItem, device: &VolumeDevice, place: Place) {
+fn check_device(context: &Context<'_>, own: &DevItem, device: &VolumeDevice, location: Location) {
     let listed = device.dev_item();
     let is_same = own.devid == listed.devid
         && own.uuid == listed.uuid
@@ -160,7 +160,7 @@ fn check_device(context: &Context<'_>, own: &DevItem, device: &VolumeDevice, pla
     if is_same && shape(own) != shape(listed) {
         let message =
             format_args!("its item in the chunk tree differs from that in the superblock");
-        context.find(Kind::DeviceItem, place, message);
+        context.find(Kind::DeviceItem, location, message);
     }
     if !is_same {
         let message = format_args!(
@@ -172,13 +172,13 @@ fn check_device(context: &Context<'_>, own: &DevItem, device: &VolumeDevice, pla
             listed.bytes_used,
             listed.total_bytes
         );
-        context.find(Kind::DeviceItem, place, message);
+        context.find(Kind::DeviceItem, location, message);
     }
 }
 
 fn check_fields(context: &Context<'_>, superblock: &Superblock) {
     let find = |message: std::fmt::Arguments<'_>| {
-        context.find(Kind::SuperblockField, Place::FILE_SYSTEM, message);
+        context.find(Kind::SuperblockField, Location::FILE_SYSTEM, message);
     };
     let known = HEADER_FLAG_WRITTEN
         | HEADER_FLAG_RELOC
@@ -257,7 +257,7 @@ fn check_backup(context: &Context<'_>, number: usize, backup: &BackupRoot) {
             "backup {number} of generation {} has the root tree at {}",
             backup.tree_root_gen, backup.tree_root
         );
-        context.find(Kind::BackupRoot, Place::FILE_SYSTEM, message);
+        context.find(Kind::BackupRoot, Location::FILE_SYSTEM, message);
     }
 }
 
@@ -276,7 +276,7 @@ pub(crate) fn check_totals(context: &Context<'_>, tree: &ChunkTree) {
         let message = format_args!(
             "{num_devices} devices with {total_bytes} bytes, the chunk tree has {count} with {total}"
         );
-        context.find(Kind::SuperblockTotals, Place::FILE_SYSTEM, message);
+        context.find(Kind::SuperblockTotals, Location::FILE_SYSTEM, message);
     }
     check_system_chunks(context, tree);
 }
@@ -285,7 +285,7 @@ pub(crate) fn check_totals(context: &Context<'_>, tree: &ChunkTree) {
 /// tree.
 fn check_system_chunks(context: &Context<'_>, tree: &ChunkTree) {
     let find = |logical: u64, message: std::fmt::Arguments<'_>| {
-        context.find(Kind::SystemChunkArray, Place::logical(logical), message);
+        context.find(Kind::SystemChunkArray, Location::logical(logical), message);
     };
     let mut missing = tree.system_items.clone();
     for chunk in context.superblock.system_chunks() {
@@ -312,6 +312,6 @@ pub(crate) fn check_bytes_used(context: &Context<'_>, groups: &BlockGroups) {
     let said = context.superblock.bytes_used;
     if said.get() != used {
         let message = format_args!("it says {said}, block groups have {used}");
-        context.find(Kind::SuperblockBytesUsed, Place::FILE_SYSTEM, message);
+        context.find(Kind::SuperblockBytesUsed, Location::FILE_SYSTEM, message);
     }
 }

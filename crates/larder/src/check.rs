@@ -12,7 +12,7 @@
 use std::path::Path;
 
 pub use larder_check::{
-    AffectedFile, DevicePlace, Finding, Kind, KindFindings, Options, Phase, Progress, Report,
+    AffectedFile, DeviceOffset, Finding, Kind, KindFindings, Options, Phase, Progress, Report,
     Severity, Statistics,
 };
 use larder_device::Access;

@@ -1,7 +1,7 @@
 //! From logical addresses to devices.
 //!
 //! A [`Volume`] is a file system's devices seen as one address space: chunks map its ranges to
-//! places on devices, with copies and parity as their profile says. Reads are verified and
+//! addresses on devices, with copies and parity as their profile says. Reads are verified and
 //! repaired. This crate knows no tree except the chunk tree, which it reads once when a volume is
 //! opened.
 //!

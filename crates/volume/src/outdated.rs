@@ -49,6 +49,6 @@ impl Members {
 
     /// Whether a copy of a segment lies on a device where it is out of date.
     pub(crate) fn is_copy_outdated(&self, chunk: &Chunk, segment: &Segment, copy: usize) -> bool {
-        copy < chunk.mirrors() && self.is_outdated(chunk, chunk.place(segment, copy).devid)
+        copy < chunk.mirrors() && self.is_outdated(chunk, chunk.address(segment, copy).devid)
     }
 }

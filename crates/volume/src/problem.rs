@@ -5,7 +5,7 @@ use std::fmt;
 use larder_device::DeviceError;
 use larder_format::{Checksum, FormatError, Key, Logical, Uuid};
 
-use crate::chunk::Place;
+use crate::chunk::DeviceAddress;
 
 /// No chunk contains the whole of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -128,8 +128,8 @@ pub struct FailedCopy {
     pub logical: Logical,
     /// Its length in bytes.
     pub len_bytes: u64,
-    /// The place on a device, unless it was rebuilt from parity.
-    pub place: Option<Place>,
+    /// The address on a device, unless it was rebuilt from parity.
+    pub address: Option<DeviceAddress>,
     /// Name of that device.
     pub device: String,
     /// The problem.
@@ -139,8 +139,8 @@ pub struct FailedCopy {
 impl fmt::Display for FailedCopy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { copy, device, problem, .. } = self;
-        match self.place {
-            Some(Place { devid, physical, .. }) => {
+        match self.address {
+            Some(DeviceAddress { devid, physical, .. }) => {
                 write!(f, "copy {copy} on device {devid} ({device}) at {physical}: {problem}")
             }
             None => write!(f, "copy {copy}, rebuilt from parity: {problem}"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larder_format::{ChecksumType, Logical, Physical, Superblock, Uuid};
 use parking_lot::RwLock;
 
-use crate::chunk::{Chunk, ChunkError, ChunkMap, Content, Place};
+use crate::chunk::{Chunk, ChunkError, ChunkMap, Content, DeviceAddress};
 use crate::member::VolumeDevice;
 use crate::members::Members;
 use crate::problem::{ReadError, Unmapped};
@@ -40,10 +40,10 @@ pub struct MappedRange {
     pub logical: Logical,
     /// Length in bytes.
     pub len_bytes: u64,
-    /// The places of its copies, one for each mirror.
-    pub mirrors: Vec<Place>,
-    /// The places of its parity: P, then Q.
-    pub parities: Vec<Place>,
+    /// The addresses of its copies, one for each mirror.
+    pub mirrors: Vec<DeviceAddress>,
+    /// The addresses of its parity: P, then Q.
+    pub parities: Vec<DeviceAddress>,
 }
 
 impl Volume {
@@ -139,17 +139,18 @@ impl Volume {
         self.devices().iter().for_each(VolumeDevice::end_staleness);
     }
 
-    /// The places of a range. In a striped chunk that is one entry for each 64 KiB.
+    /// The addresses of a range. In a striped chunk that is one entry for each 64 KiB.
     pub fn map(&self, logical: Logical, len_bytes: u64) -> Result<Vec<MappedRange>, ReadError> {
         let mut ranges = Vec::new();
         self.for_each_chunk(logical, len_bytes, |chunk, part, part_bytes| {
             ranges.extend(chunk.segments(part, part_bytes).map(|segment| {
-                let parity = |column| chunk.column_place(segment.row, column, segment.within_bytes);
+                let parity =
+                    |column| chunk.column_address(segment.row, column, segment.within_bytes);
                 let columns = chunk.data_stripes()..chunk.stripes().len();
                 MappedRange {
                     logical: segment.logical,
                     len_bytes: segment.len_bytes,
-                    mirrors: chunk.places(&segment).collect(),
+                    mirrors: chunk.addresses(&segment).collect(),
                     parities: columns.filter(|_| chunk.has_parity()).map(parity).collect(),
                 }
             }));
@@ -158,7 +159,7 @@ impl Volume {
         Ok(ranges)
     }
 
-    /// The content of a place on a device.
+    /// The content at an address of a device.
     pub fn contents_at(&self, devid: u64, physical: Physical) -> Vec<Content> {
         self.chunks().contents_at(devid, physical).collect()
     }

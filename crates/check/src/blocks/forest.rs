@@ -14,7 +14,7 @@ use larder_format::{Key, Node};
 
 use super::reader::{BlockReader, Wanted};
 use crate::context::Context;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 
 /// Number of a block in a [`Forest`].
 pub(crate) type BlockId = u32;
@@ -359,20 +359,20 @@ impl Forest {
                 if let Some((kind, what)) = self.edge_fault(id, slot) {
                     let parent = self.block(id);
                     let child = self.block(self.pointers_of(id)[slot].block);
-                    let place = Place::tree(parent.tree).at(child.logical);
-                    context.find(kind, place, format_args!("under {}: {what}", parent.logical));
+                    let location = Location::tree(parent.tree).at(child.logical);
+                    context.find(kind, location, format_args!("under {}: {what}", parent.logical));
                 }
             }
         }
         for root in &self.roots {
             let block = self.block(root.block);
-            let place = Place::tree(root.tree).at(block.logical);
+            let location = Location::tree(root.tree).at(block.logical);
             if block.level != root.level {
                 let message = format_args!("it is met at level {}, too", block.level);
-                context.find(Kind::BlockLevel, place, message);
+                context.find(Kind::BlockLevel, location, message);
             } else if block.generation != root.generation {
                 let message = format_args!("it is met with generation {}, too", block.generation);
-                context.find(Kind::BlockGeneration, place, message);
+                context.find(Kind::BlockGeneration, location, message);
             }
         }
     }

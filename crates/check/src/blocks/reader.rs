@@ -8,7 +8,7 @@ use larder_format::node::{BACKREF_REV_MIXED, HEADER_FLAG_RELOC, HEADER_FLAG_WRIT
 use larder_format::{Header, Logical, Node, objectid, read_prefix, tree_check};
 
 use crate::context::Context;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 
 /// A block, and what its pointer says about it.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +23,8 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    fn place(&self) -> Place {
-        Place::tree(self.tree).at(self.logical)
+    fn location(&self) -> Location {
+        Location::tree(self.tree).at(self.logical)
     }
 }
 
@@ -64,9 +64,9 @@ impl<'c, 'v> BlockReader<'c, 'v> {
         Self { is_quiet: true, ..Self::new(context) }
     }
 
-    fn find(&self, kind: Kind, place: Place, message: std::fmt::Arguments<'_>) {
+    fn find(&self, kind: Kind, location: Location, message: std::fmt::Arguments<'_>) {
         if !self.is_quiet {
-            self.context.find(kind, place, message);
+            self.context.find(kind, location, message);
         }
     }
 
@@ -153,13 +153,13 @@ impl<'c, 'v> BlockReader<'c, 'v> {
 
     /// The copies of the block at `logical` whose devices are present.
     fn present_copies(&self, logical: u64) -> impl Iterator<Item = usize> + use<> {
-        let places = self.context.volume.map(Logical(logical), 1).unwrap_or_default();
-        let mirrors = places.into_iter().next().map(|range| range.mirrors).unwrap_or_default();
+        let ranges = self.context.volume.map(Logical(logical), 1).unwrap_or_default();
+        let mirrors = ranges.into_iter().next().map(|range| range.mirrors).unwrap_or_default();
         let present: Vec<usize> = mirrors
             .iter()
             .enumerate()
-            .filter(|(_, place)| {
-                self.context.volume.device(place.devid).is_some_and(|device| !device.is_missing())
+            .filter(|(_, address)| {
+                self.context.volume.device(address.devid).is_some_and(|device| !device.is_missing())
             })
             .map(|(copy, _)| copy)
             .collect();
@@ -171,7 +171,7 @@ impl<'c, 'v> BlockReader<'c, 'v> {
         let nodesize = self.context.nodesize;
         if !self.context.is_mapped(wanted.logical, nodesize as u64) {
             let message = format_args!("a pointer leads outside of all chunks");
-            self.find(Kind::BlockAddress, wanted.place(), message);
+            self.find(Kind::BlockAddress, wanted.location(), message);
             return;
         }
         let mut candidates = Vec::new();
@@ -200,41 +200,41 @@ impl<'c, 'v> BlockReader<'c, 'v> {
             else {
                 continue;
             };
-            let place = self.place_of_copy(wanted, copy);
+            let location = self.location_of_copy(wanted, copy);
             if let Some(devid) =
-                place.device.filter(|_| wanted.generation == self.context.generation())
+                location.device.filter(|_| wanted.generation == self.context.generation())
             {
                 self.context.one_commit_behind.lacks_block(devid);
             }
-            self.find(Kind::BlockCopyBad, place, format_args!("copy {copy}: {what}"));
+            self.find(Kind::BlockCopyBad, location, format_args!("copy {copy}: {what}"));
         }
         let missing = || Verdict::Unreadable("every device that holds it is missing".into());
         let (verdict, _, bytes) = best.unwrap_or_else(|| (missing(), 0, Vec::new()));
         match verdict {
             Verdict::Good => {}
             Verdict::Usable(kind, what) => {
-                self.find(kind, wanted.place(), format_args!("{what}"));
+                self.find(kind, wanted.location(), format_args!("{what}"));
             }
             Verdict::Useless(kind, what) => {
-                return self.find(kind, wanted.place(), format_args!("{what}"));
+                return self.find(kind, wanted.location(), format_args!("{what}"));
             }
             Verdict::Unreadable(what) => {
                 let message = format_args!("{what}");
-                return self.find(Kind::BlockUnreadable, wanted.place(), message);
+                return self.find(Kind::BlockUnreadable, wanted.location(), message);
             }
         }
         self.first[at..at + nodesize].copy_from_slice(&bytes);
         self.positions[index] = Some(at);
     }
 
-    fn place_of_copy(&self, wanted: &Wanted, copy: usize) -> Place {
+    fn location_of_copy(&self, wanted: &Wanted, copy: usize) -> Location {
         let ranges = self.context.volume.map(Logical(wanted.logical), 1).unwrap_or_default();
         let at = ranges.first().and_then(|range| range.mirrors.get(copy).copied());
         match at {
             Some(at) => {
-                Place { device: Some(at.devid), ..wanted.place() }.at_physical(at.physical.0)
+                Location { device: Some(at.devid), ..wanted.location() }.at_physical(at.physical.0)
             }
-            None => wanted.place(),
+            None => wanted.location(),
         }
     }
 
@@ -267,13 +267,13 @@ pub(crate) fn read_mirror(
     for range in ranges {
         let (part, after) = rest.split_at_mut(range.len_bytes as usize);
         rest = after;
-        let place = range.mirrors.get(mirror).ok_or("there is no such copy")?;
+        let address = range.mirrors.get(mirror).ok_or("there is no such copy")?;
         let device = context
             .volume
-            .device(place.devid)
+            .device(address.devid)
             .and_then(|device| device.device())
-            .ok_or_else(|| format!("device {} is missing", place.devid))?;
-        device.read_at(part, place.physical.0).map_err(|error| error.to_string())?;
+            .ok_or_else(|| format!("device {} is missing", address.devid))?;
+        device.read_at(part, address.physical.0).map_err(|error| error.to_string())?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use super::ranges::item_range;
 use crate::blocks::{Forest, Item, TreeRoot, for_each_item_again};
 use crate::context::Context;
 use crate::parallel;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 
 /// Checksum items that are gathered before threads share them.
 const ITEMS_AT_ONCE: usize = 256;
@@ -107,17 +107,17 @@ fn check_range(
     let mut sectors = vec![SectorState::default(); range.len_bytes as usize / sectorsize];
     buf.resize(range.len_bytes as usize, 0);
     let (mut verified, mut present) = (0, false);
-    for (copy, place) in range.mirrors.iter().enumerate() {
-        let device = context.volume.device(place.devid).and_then(|device| device.device());
+    for (copy, address) in range.mirrors.iter().enumerate() {
+        let device = context.volume.device(address.devid).and_then(|device| device.device());
         let Some(device) = device else { continue };
         present = true;
-        let is_read = device.read_at(buf, place.physical.0).is_ok();
+        let is_read = device.read_at(buf, address.physical.0).is_ok();
         verified += range.len_bytes;
         let state = sectors.iter_mut().zip(buf.chunks_exact_mut(sectorsize));
         let stored = wanted.chunks_exact(context.csum_type.size());
         for (number, ((sector, bytes), stored)) in state.zip(stored).enumerate() {
             // One bad sector makes the whole read fail: then each sector is read by itself.
-            let at = place.physical.0 + (number * sectorsize) as u64;
+            let at = address.physical.0 + (number * sectorsize) as u64;
             let is_good = (is_read || device.read_at(bytes, at).is_ok())
                 && context.csum_type.compute(bytes).as_bytes() == stored;
             sector.is_good_somewhere |= is_good;
@@ -151,22 +151,22 @@ fn check_rebuilt(context: &Context<'_>, range: &MappedRange, wanted: &[u8], buf:
             "the device of {} bytes is missing, and the rebuilt data differs",
             range.len_bytes
         );
-        context.find(Kind::DataChecksum, Place::logical(range.logical.0), message);
+        context.find(Kind::DataChecksum, Location::logical(range.logical.0), message);
     }
     range.len_bytes
 }
 
 fn report(context: &Context<'_>, range: &MappedRange, within: u64, sector: &SectorState) {
-    let at = Place::logical(range.logical.0 + within);
+    let at = Location::logical(range.logical.0 + within);
     if sector.bad_copies != 0 && !sector.is_good_somewhere {
         let message = format_args!("no copy matches");
         return context.find(Kind::DataChecksum, at, message);
     }
-    for (copy, place) in range.mirrors.iter().enumerate() {
+    for (copy, address) in range.mirrors.iter().enumerate() {
         if sector.bad_copies & (1 << copy) != 0 {
-            let at = Place { device: Some(place.devid), ..at };
+            let at = Location { device: Some(address.devid), ..at };
             let message = format_args!("copy {copy} does not match");
-            context.find(Kind::DataCopyBad, at.at_physical(place.physical.0 + within), message);
+            context.find(Kind::DataCopyBad, at.at_physical(address.physical.0 + within), message);
         }
     }
 }

@@ -10,7 +10,7 @@ use larder_volume::{Chunk, MappedRange};
 use crate::context::Context;
 use crate::extents::ExtentTable;
 use crate::parallel;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 
 /// Reports full stripes whose parity does not match.
 pub(crate) fn check(context: &Context<'_>, extents: &ExtentTable) {
@@ -49,8 +49,8 @@ fn check_row(context: &Context<'_>, chunk: &Chunk, row: u64) {
         let Some(device) = device else { continue };
         let is_read = device.read_at(&mut stored, parity.physical.0).is_ok();
         if !is_read || stored != wanted {
-            let place = Place::device(parity.devid).at_physical(parity.physical.0).at(row);
-            context.find(Kind::Parity, place, format_args!("of the full stripe at {row}"));
+            let location = Location::device(parity.devid).at_physical(parity.physical.0).at(row);
+            context.find(Kind::Parity, location, format_args!("of the full stripe at {row}"));
         }
     }
 }
@@ -58,10 +58,10 @@ fn check_row(context: &Context<'_>, chunk: &Chunk, row: u64) {
 /// The data of a full stripe; `None` if a device is missing or cannot be read.
 fn read_cells(context: &Context<'_>, cells: &[MappedRange]) -> Option<Vec<Vec<u8>>> {
     let read = |cell: &MappedRange| {
-        let place = cell.mirrors.first()?;
+        let address = cell.mirrors.first()?;
         let mut bytes = vec![0; cell.len_bytes as usize];
-        let device = context.volume.device(place.devid)?.device()?;
-        device.read_at(&mut bytes, place.physical.0).ok()?;
+        let device = context.volume.device(address.devid)?.device()?;
+        device.read_at(&mut bytes, address.physical.0).ok()?;
         Some(bytes)
     };
     cells.iter().map(read).collect()

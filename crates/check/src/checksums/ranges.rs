@@ -6,7 +6,7 @@ use larder_format::{ItemType, objectid};
 use crate::blocks::{Forest, Item, TreeRoot, for_each_item};
 use crate::context::Context;
 use crate::extents::ExtentTable;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 
 /// A range of logical addresses that has checksums.
 #[derive(Clone, Copy, Debug)]
@@ -91,9 +91,9 @@ impl ChecksumRanges {
 
 fn report_dangling(context: &Context<'_>, start: u64, end: u64) {
     if start < end {
-        let place = Place::tree(objectid::CSUM_TREE).at(start);
+        let location = Location::tree(objectid::CSUM_TREE).at(start);
         let message = format_args!("{} bytes up to {end} have checksums", end - start);
-        context.find(Kind::ChecksumDangling, place, message);
+        context.find(Kind::ChecksumDangling, location, message);
     }
 }
 

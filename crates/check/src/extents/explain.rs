@@ -12,7 +12,7 @@ use super::references::{LeafReferences, for_each_tree_reference, is_every_block_
 use super::table::ExtentTable;
 use crate::blocks::{BlockId, BlockReader, Forest, TreeRoot, Wanted, for_each_item_again};
 use crate::context::Context;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 
 /// Most extents that are explained one by one.
 const EXPLAINED_EXTENTS: usize = 4096;
@@ -81,7 +81,7 @@ pub(crate) fn explain(
     let unexplained = wrong.count();
     if unexplained > 0 {
         let message = format_args!("references of {unexplained} more extents differ");
-        context.find(Kind::BackReferenceCount, Place::tree(objectid::EXTENT_TREE), message);
+        context.find(Kind::BackReferenceCount, Location::tree(objectid::EXTENT_TREE), message);
     }
 }
 
@@ -150,11 +150,11 @@ fn report(
     references: &HashMap<BackRef, Counts>,
     is_whole: bool,
 ) {
-    let place = Place::tree(objectid::EXTENT_TREE).at(start);
+    let location = Location::tree(objectid::EXTENT_TREE).at(start);
     if references.values().all(|counts| counts.made == 0) {
         if is_whole {
             let message = format_args!("nothing refers to it");
-            context.find(Kind::ExtentUnreferenced, place, message);
+            context.find(Kind::ExtentUnreferenced, location, message);
         }
         return;
     }
@@ -162,15 +162,15 @@ fn report(
         let back_ref = Described(back_ref);
         if *known == 0 && *made > 0 {
             let message = format_args!("{back_ref} refers to it {made} times");
-            context.find(Kind::BackReferenceMissing, place, message);
+            context.find(Kind::BackReferenceMissing, location, message);
         } else if !is_whole {
             // An unreadable block may make the others.
         } else if *made == 0 && *known > 0 {
             let message = format_args!("{back_ref} does not refer to it");
-            context.find(Kind::BackReferenceDangling, place, message);
+            context.find(Kind::BackReferenceDangling, location, message);
         } else if known != made {
             let message = format_args!("{back_ref} refers to it {made} times, not {known}");
-            context.find(Kind::BackReferenceCount, place, message);
+            context.find(Kind::BackReferenceCount, location, message);
         }
     }
 }

@@ -11,7 +11,7 @@ use super::table::{ExtentRecord, ExtentTable};
 use crate::blocks::forest::Block;
 use crate::blocks::{BlockId, Forest, Item, State};
 use crate::context::Context;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 use crate::roots::{RootEntry, RootTree};
 
 /// The fingerprint of a reference, without its count.
@@ -175,18 +175,18 @@ fn check_owners(context: &Context<'_>, extents: &ExtentTable, forest: &Forest, r
         if is_owned || is_left || !may_be_shared || is_full(extents, block.logical) {
             continue;
         }
-        let place = Place::tree(block.tree).at(block.logical);
+        let location = Location::tree(block.tree).at(block.logical);
         let message = format_args!("its owner, tree {}, does not refer to it", block.owner as i64);
-        context.find(Kind::BlockOwner, place, message);
+        context.find(Kind::BlockOwner, location, message);
     }
 }
 
 fn check_block(context: &Context<'_>, extents: &ExtentTable, block: &Block) {
-    let place = Place::tree(block.tree).at(block.logical);
+    let location = Location::tree(block.tree).at(block.logical);
     let Some(record) = extents.get(block.logical) else {
         if extents.is_whole {
             let message = format_args!("a tree block has no extent");
-            context.find(Kind::ExtentMissing, place, message);
+            context.find(Kind::ExtentMissing, location, message);
         }
         return;
     };
@@ -203,7 +203,7 @@ fn check_block(context: &Context<'_>, extents: &ExtentTable, block: &Block) {
             record.generation,
             if record.is_tree_block() { "" } else { ", and no tree block" }
         );
-        context.find(Kind::ExtentMismatch, place, message);
+        context.find(Kind::ExtentMismatch, location, message);
     }
 }
 
@@ -211,7 +211,7 @@ fn check_log_block(context: &Context<'_>, extents: &ExtentTable, block: &Block) 
     let end = block.logical.saturating_add(context.nodesize as u64);
     if let Some(record) = extents.within(block.logical, end).first() {
         let message = format_args!("the extent at {} has {} bytes", record.start, record.len_bytes);
-        context.find(Kind::LogBlock, Place::tree(block.tree).at(block.logical), message);
+        context.find(Kind::LogBlock, Location::tree(block.tree).at(block.logical), message);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use larder_format::item::{EXTENT_FLAG_DATA, EXTENT_FLAG_FULL_BACKREF, EXTENT_FLAG_TREE_BLOCK};
 
 use crate::context::Context;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 
 /// An extent.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ pub(crate) struct ExtentTable {
     pub(crate) is_whole: bool,
     /// Preallocated ranges of files whose extents have checksums there: start of the extent, and
     /// bytes.
-    checksums_of_room: Mutex<Vec<(u64, Place, u64)>>,
+    checksums_of_room: Mutex<Vec<(u64, Location, u64)>>,
 }
 
 impl ExtentTable {
@@ -99,20 +99,20 @@ impl ExtentTable {
     }
 
     /// Notes that a file has only preallocated `bytes` of an extent, which have checksums.
-    pub(crate) fn note_checksums_of_room(&self, start: u64, place: Place, bytes: u64) {
+    pub(crate) fn note_checksums_of_room(&self, start: u64, location: Location, bytes: u64) {
         let mut noted = self.checksums_of_room.lock().unwrap_or_else(PoisonError::into_inner);
-        noted.push((start, place, bytes));
+        noted.push((start, location, bytes));
     }
 
     /// Reports checksums of extents in which no file has data. Call it when all leaves of files
     /// were read.
     pub(crate) fn check_checksums_of_room(&self, context: &Context<'_>) {
         let noted = self.checksums_of_room.lock().unwrap_or_else(PoisonError::into_inner);
-        for (start, place, bytes) in &*noted {
+        for (start, location, bytes) in &*noted {
             if self.get(*start).is_some_and(|extent| !extent.is_written()) {
                 let message =
                     format_args!("{bytes} of its bytes have checksums, and nothing is written");
-                context.find(Kind::ChecksumUnexpected, *place, message);
+                context.find(Kind::ChecksumUnexpected, *location, message);
             }
         }
     }

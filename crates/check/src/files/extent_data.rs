@@ -8,7 +8,7 @@ use larder_format::item::{
 use super::fragment::ExtentRange;
 use super::leaf::ItemView;
 use crate::extents::DataReference;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 
 const COMPRESSION_ALGORITHMS: u8 = 3;
 
@@ -155,8 +155,8 @@ impl ItemView<'_, '_, '_> {
         if let Some(bytes) = checksums.covered_bytes(start, extent.num_bytes.get())
             && bytes > 0
         {
-            let place = Place::tree(self.item.tree).at(self.item.leaf).key(self.item.key);
-            extents.note_checksums_of_room(extent.disk_bytenr.get(), place, bytes);
+            let location = Location::tree(self.item.tree).at(self.item.leaf).key(self.item.key);
+            extents.note_checksums_of_room(extent.disk_bytenr.get(), location, bytes);
         }
     }
 

@@ -10,7 +10,7 @@ use larder_format::objectid;
 
 use super::sums::Sums;
 use crate::context::Context;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 
 /// The fields of an inode item that are compared with other items.
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +126,7 @@ impl Fragment {
                 "the extent at {} starts before the previous one ends at {}",
                 next.first_start, extents.last_end
             );
-            context.find(Kind::FileExtentOverlap, Place::tree(tree).inode(self.ino), message);
+            context.find(Kind::FileExtentOverlap, Location::tree(tree).inode(self.ino), message);
         }
         let between = if next.first_start > extents.last_end { extents.last_end } else { u64::MAX };
         extents.gap = extents.gap.min(between).min(next.gap);
@@ -161,14 +161,14 @@ impl Fragment {
         if self.is_torn || !is_inode || tree == objectid::TREE_LOG {
             return;
         }
-        let place = Place::tree(tree).inode(self.ino);
+        let location = Location::tree(tree).inode(self.ino);
         let Some(inode) = &self.inode else {
-            context.find(Kind::InodeMissing, place, format_args!("it has items but no inode"));
+            context.find(Kind::InodeMissing, location, format_args!("it has items but no inode"));
             return;
         };
         if inode.nlink != self.names {
             let message = format_args!("it counts {} links, has {}", inode.nlink, self.names);
-            context.find(Kind::LinkCount, place, message);
+            context.find(Kind::LinkCount, location, message);
         }
         if inode.nlink == 0 {
             sums.add_unlinked(context, self.ino);
@@ -184,40 +184,40 @@ impl Fragment {
         if counts_bytes && inode.nbytes != self.covered_bytes {
             let message =
                 format_args!("nbytes is {}, extents cover {}", inode.nbytes, self.covered_bytes);
-            context.find(Kind::InodeBytes, place, message);
+            context.find(Kind::InodeBytes, location, message);
         }
         if file_type == FileType::Directory {
-            self.close_directory(context, place, inode);
+            self.close_directory(context, location, inode);
         } else if self.entries > 0 {
             let message = format_args!("it has directory entries and is no directory");
-            context.find(Kind::WrongInodeType, place, message);
+            context.find(Kind::WrongInodeType, location, message);
         }
         if !is_going {
-            self.close_extents(context, place, inode, file_type);
+            self.close_extents(context, location, inode, file_type);
         }
         if file_type == FileType::Regular && tree != objectid::DATA_RELOC_TREE {
-            self.close_checksums(context, place, inode);
+            self.close_checksums(context, location, inode);
         }
     }
 
-    fn close_directory(&self, context: &Context<'_>, place: Place, inode: &InodeFacts) {
+    fn close_directory(&self, context: &Context<'_>, location: Location, inode: &InodeFacts) {
         if inode.size != self.entry_name_bytes {
             let message = format_args!(
                 "its size is {}, its entries' names have {} bytes",
                 inode.size, self.entry_name_bytes
             );
-            context.find(Kind::DirectorySize, place, message);
+            context.find(Kind::DirectorySize, location, message);
         }
         if self.entry_balance != 0 {
             let message = format_args!("its entries by hash are not its entries by index");
-            context.find(Kind::DirectoryItems, place, message);
+            context.find(Kind::DirectoryItems, location, message);
         }
     }
 
     fn close_extents(
         &self,
         context: &Context<'_>,
-        place: Place,
+        location: Location,
         inode: &InodeFacts,
         file_type: FileType,
     ) {
@@ -230,37 +230,37 @@ impl Fragment {
             });
             if !is_whole || inode.size == 0 {
                 let message = format_args!("its target is not one inline extent of its size");
-                context.find(Kind::Symlink, place, message);
+                context.find(Kind::Symlink, location, message);
             }
             return;
         }
         if file_type != FileType::Regular {
             if self.extents.is_some() {
                 let message = format_args!("it has file extents and is no file");
-                context.find(Kind::WrongInodeType, place, message);
+                context.find(Kind::WrongInodeType, location, message);
             }
             return;
         }
         if context.has(IncompatFlags::NO_HOLES) {
-            self.close_size(context, place, inode);
+            self.close_size(context, location, inode);
         } else if inode.size > 0 {
-            self.close_holes(context, place, inode);
+            self.close_holes(context, location, inode);
         }
     }
 
     /// With the no-holes feature, a file's size grows together with its data. (Without it, the size
     /// waits until all data before it is written, too.)
-    fn close_size(&self, context: &Context<'_>, place: Place, inode: &InodeFacts) {
+    fn close_size(&self, context: &Context<'_>, location: Location, inode: &InodeFacts) {
         let written_end = self.extents.map_or(0, |extents| extents.written_end);
         let end = inode.size.checked_next_multiple_of(context.sectorsize);
         if end.is_some_and(|end| end < written_end) {
             let message = format_args!("it has {} bytes and data up to {written_end}", inode.size);
-            context.find(Kind::FileSize, place, message);
+            context.find(Kind::FileSize, location, message);
         }
     }
 
     /// Without the no-holes feature, extents cover the whole file.
-    fn close_holes(&self, context: &Context<'_>, place: Place, inode: &InodeFacts) {
+    fn close_holes(&self, context: &Context<'_>, location: Location, inode: &InodeFacts) {
         let uncovered = match &self.extents {
             None => 0,
             Some(extents) if extents.first_start > 0 => 0,
@@ -268,20 +268,20 @@ impl Fragment {
         };
         if uncovered < inode.size {
             let message = format_args!("of its {} bytes nothing covers {uncovered}", inode.size);
-            context.find(Kind::FileExtentGap, place, message);
+            context.find(Kind::FileExtentGap, location, message);
         }
     }
 
-    fn close_checksums(&self, context: &Context<'_>, place: Place, inode: &InodeFacts) {
+    fn close_checksums(&self, context: &Context<'_>, location: Location, inode: &InodeFacts) {
         if inode.flags.contains(InodeFlags::NODATASUM) {
             if self.bytes_with_csum > 0 {
                 let message = format_args!("{} of its bytes have checksums", self.bytes_with_csum);
-                context.find(Kind::ChecksumUnexpected, place, message);
+                context.find(Kind::ChecksumUnexpected, location, message);
             }
         } else if self.bytes_without_csum > 0 {
             let message =
                 format_args!("{} of its bytes have no checksums", self.bytes_without_csum);
-            context.find(Kind::ChecksumMissing, place, message);
+            context.find(Kind::ChecksumMissing, location, message);
         }
     }
 }

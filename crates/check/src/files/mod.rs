@@ -29,7 +29,7 @@ use crate::context::Context;
 use crate::extents::ExtentTable;
 use crate::parallel;
 use crate::progress::Phase;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 use crate::roots::{RootEntry, RootTree};
 use leaf::LeafInspector;
 use summary::Summary;
@@ -106,11 +106,11 @@ pub(crate) fn relate(context: &Context<'_>, forest: &Forest, leaves: &Leaves, ro
         if !has_files {
             continue;
         }
-        let place = Place::tree(root.tree);
+        let location = Location::tree(root.tree);
         let summary = composer.tree(root);
         if summary.is_incomplete {
             let message = format_args!("parts of it could not be read");
-            context.find(Kind::TreeIncomplete, place, message);
+            context.find(Kind::TreeIncomplete, location, message);
             continue;
         }
         let sums = summary.close(context, root.tree);
@@ -125,7 +125,7 @@ pub(crate) fn relate(context: &Context<'_>, forest: &Forest, leaves: &Leaves, ro
             explained += 1;
         } else if !relates {
             let message = format_args!("its inodes do not relate, too");
-            context.find(Kind::EntryWithoutReference, place, message);
+            context.find(Kind::EntryWithoutReference, location, message);
         } else {
             unexplained += 1;
         }

@@ -10,7 +10,7 @@ use larder_format::{ItemType, objectid, read_exact_item};
 
 use crate::blocks::{Forest, Item, TreeRoot, for_each_item_again};
 use crate::context::Context;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 use crate::roots::RootTree;
 
 /// A name from a directory entry or an inode reference.
@@ -38,10 +38,10 @@ pub(super) fn explain(context: &Context<'_>, forest: &Forest, root: &TreeRoot, r
     for_each_item_again(context, forest, root, |item| relations.add(context, &item));
     relations.entries.sort_unstable_by_key(|entry| entry.0);
     relations.references.sort_unstable();
-    let place = Place::tree(root.tree);
-    relations.report_entries(context, place);
-    relations.report_references(context, place);
-    relations.report_orphans(context, place);
+    let location = Location::tree(root.tree);
+    relations.report_entries(context, location);
+    relations.report_references(context, location);
+    relations.report_orphans(context, location);
     relations.report_subvolumes(context, root, roots);
 }
 
@@ -86,44 +86,44 @@ impl Relations {
         }
     }
 
-    fn report_entries(&self, context: &Context<'_>, place: Place) {
+    fn report_entries(&self, context: &Context<'_>, location: Location) {
         for (name, file_type) in &self.entries {
             let Name { directory, index, target, .. } = name;
-            let place = place.inode(*directory);
+            let location = location.inode(*directory);
             let Some((real_type, _)) = self.inodes.get(target) else {
                 let message = format_args!("its entry {index} leads to {target}, which is none");
-                context.find(Kind::EntryDangling, place, message);
+                context.find(Kind::EntryDangling, location, message);
                 continue;
             };
             if real_type != file_type {
                 let message = format_args!(
                     "its entry {index} says that {target} is {file_type:?}, it is {real_type:?}"
                 );
-                context.find(Kind::EntryType, place, message);
+                context.find(Kind::EntryType, location, message);
             }
             if self.references.binary_search(name).is_err() {
                 let message =
                     format_args!("inode {target} does not know that entry {index} names it");
-                context.find(Kind::EntryWithoutReference, place, message);
+                context.find(Kind::EntryWithoutReference, location, message);
             }
         }
     }
 
-    fn report_references(&self, context: &Context<'_>, place: Place) {
+    fn report_references(&self, context: &Context<'_>, location: Location) {
         for name in &self.references {
             if self.entries.binary_search_by_key(name, |entry| entry.0).is_err() {
                 let Name { directory, index, target, .. } = name;
                 let message = format_args!("directory {directory} has no such entry {index}");
-                context.find(Kind::ReferenceWithoutEntry, place.inode(*target), message);
+                context.find(Kind::ReferenceWithoutEntry, location.inode(*target), message);
             }
         }
     }
 
-    fn report_orphans(&self, context: &Context<'_>, place: Place) {
+    fn report_orphans(&self, context: &Context<'_>, location: Location) {
         for (ino, (_, nlink)) in &self.inodes {
             if *nlink == 0 && !self.orphans.contains(ino) {
                 let message = format_args!("it has no names and no orphan item");
-                context.find(Kind::OrphanMissing, place.inode(*ino), message);
+                context.find(Kind::OrphanMissing, location.inode(*ino), message);
             }
         }
     }
@@ -143,8 +143,8 @@ impl Relations {
             if !known.contains(entry) {
                 let (directory, index, child) = entry;
                 let message = format_args!("its entry {index} leads to subvolume {child}");
-                let place = Place::tree(root.tree).inode(*directory);
-                context.find(Kind::EntryDangling, place, message);
+                let location = Location::tree(root.tree).inode(*directory);
+                context.find(Kind::EntryDangling, location, message);
             }
         }
     }

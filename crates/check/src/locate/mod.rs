@@ -12,7 +12,7 @@ use larder_volume::VolumeDevice;
 use crate::blocks::Forest;
 use crate::context::Context;
 use crate::extents::ExtentTable;
-use crate::report::{AffectedFile, DevicePlace, Finding, KindFindings, Place};
+use crate::report::{AffectedFile, DeviceOffset, Finding, KindFindings, Location};
 use crate::roots::RootTree;
 use data::DataUsers;
 use paths::Paths;
@@ -42,21 +42,21 @@ impl<'a, 'v> Locator<'a, 'v> {
     pub(crate) fn locate(&mut self, kinds: &mut [KindFindings]) {
         for finding in kinds.iter_mut().flat_map(|kind| &mut kind.findings) {
             finding.files = self.files(finding);
-            finding.devices = self.devices(&finding.place);
+            finding.devices = self.devices(&finding.location);
         }
     }
 
     fn files(&mut self, finding: &Finding) -> Vec<AffectedFile> {
-        let place = &finding.place;
-        let tree = place.tree.filter(|tree| objectid::is_subvolume(*tree));
+        let location = &finding.location;
+        let tree = location.tree.filter(|tree| objectid::is_subvolume(*tree));
         if let Some(subvolume) = tree {
-            let of_key = place.key.map(|key| key.objectid);
+            let of_key = location.key.map(|key| key.objectid);
             let is_inode = |ino: &u64| (objectid::FIRST_FREE..=objectid::LAST_FREE).contains(ino);
-            let inode = place.inode.or(of_key).filter(is_inode);
+            let inode = location.inode.or(of_key).filter(is_inode);
             let path = self.paths.of(subvolume, inode.unwrap_or(objectid::FIRST_FREE));
             return vec![AffectedFile { subvolume, inode, path }];
         }
-        let Some(logical) = data_address(place) else { return Vec::new() };
+        let Some(logical) = data_address(location) else { return Vec::new() };
         let users = self.users.of(logical, MOST_FILES);
         let files = users.into_iter().map(|(subvolume, inode)| {
             let path = self.paths.of(subvolume, inode);
@@ -65,15 +65,15 @@ impl<'a, 'v> Locator<'a, 'v> {
         files.collect()
     }
 
-    fn devices(&self, place: &Place) -> Vec<DevicePlace> {
+    fn devices(&self, location: &Location) -> Vec<DeviceOffset> {
         let name = |devid: u64| self.context.volume.device(devid).map(VolumeDevice::name);
         let at = |devid: u64, offset: Option<u64>| {
-            name(devid).map(|device| DevicePlace { device, devid, offset })
+            name(devid).map(|device| DeviceOffset { device, devid, offset })
         };
-        if let Some(devid) = place.device {
-            return at(devid, place.physical).into_iter().collect();
+        if let Some(devid) = location.device {
+            return at(devid, location.physical).into_iter().collect();
         }
-        let Some(logical) = place.logical.filter(|_| place.key.is_none()) else {
+        let Some(logical) = location.logical.filter(|_| location.key.is_none()) else {
             return Vec::new();
         };
         let ranges = self.context.volume.map(Logical(logical), 1).unwrap_or_default();
@@ -83,8 +83,8 @@ impl<'a, 'v> Locator<'a, 'v> {
 }
 
 /// The address of the data that a finding is about: the extent's, or its own.
-fn data_address(place: &Place) -> Option<u64> {
-    let Some(key) = place.key else { return place.logical };
+fn data_address(location: &Location) -> Option<u64> {
+    let Some(key) = location.key else { return location.logical };
     let is_of_extent = matches!(
         key.item_type,
         ItemType::EXTENT_ITEM | ItemType::EXTENT_DATA_REF | ItemType::SHARED_DATA_REF

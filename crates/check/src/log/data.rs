@@ -8,7 +8,7 @@ use crate::blocks::{Forest, Item, for_each_item_again};
 use crate::checksums::{ChecksumRanges, Piece, item_range};
 use crate::context::Context;
 use crate::extents::ExtentTable;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 
 /// A range of logical addresses.
 type Range = (u64, u64);
@@ -113,10 +113,10 @@ impl LoggedExtent {
 
     fn check_unallocated(&self, context: &Context<'_>, log: &Log, extents: &ExtentTable) {
         let (start, end) = self.whole;
-        let place = Place::tree(log.subvolume).inode(self.ino).at(start);
+        let location = Location::tree(log.subvolume).inode(self.ino).at(start);
         let find = |what: std::fmt::Arguments<'_>| {
             let message = format_args!("in its log: {what}");
-            context.find(Kind::LogExtent, place, message);
+            context.find(Kind::LogExtent, location, message);
         };
         if let Some(other) = extents.within(start, end).first() {
             return find(format_args!(
@@ -211,9 +211,9 @@ impl Contents {
         }
         missing += missing_bytes((at, end.max(at)));
         if missing > 0 {
-            let place = Place::tree(log.subvolume).inode(extent.ino).at(extent.read.0);
+            let location = Location::tree(log.subvolume).inode(extent.ino).at(extent.read.0);
             let message = format_args!("in its log: {missing} bytes of its data have none");
-            context.find(Kind::ChecksumMissing, place, message);
+            context.find(Kind::ChecksumMissing, location, message);
         }
     }
 }
@@ -229,7 +229,7 @@ fn check_overlaps(context: &Context<'_>, forest: &Forest, mut new: Vec<NewExtent
             end - start,
             pair[0].range.0
         );
-        context.find(Kind::LogExtent, Place::tree(subvolume).at(start), message);
+        context.find(Kind::LogExtent, Location::tree(subvolume).at(start), message);
     }
     let blocks = forest.blocks().iter().filter(|block| block.tree == objectid::TREE_LOG);
     for block in blocks {
@@ -237,8 +237,8 @@ fn check_overlaps(context: &Context<'_>, forest: &Forest, mut new: Vec<NewExtent
         let before = new.partition_point(|extent| extent.range.0 < end);
         if before > 0 && new[before - 1].range.1 > block.logical {
             let message = format_args!("logged data is at {}, too", new[before - 1].range.0);
-            let place = Place::tree(objectid::TREE_LOG).at(block.logical);
-            context.find(Kind::LogBlock, place, message);
+            let location = Location::tree(objectid::TREE_LOG).at(block.logical);
+            context.find(Kind::LogBlock, location, message);
         }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) use data::{LoggedData, check as check_data};
 
 use crate::blocks::{Forest, TreeRoot, for_each_item};
 use crate::context::Context;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 
 /// The log of a subvolume.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ pub(crate) fn plant(context: &Context<'_>, forest: &mut Forest) -> Vec<Log> {
     }
     if usize::from(level) >= MAX_LEVELS {
         let message = format_args!("its log tree has level {level}");
-        context.find(Kind::SuperblockField, Place::FILE_SYSTEM, message);
+        context.find(Kind::SuperblockField, Location::FILE_SYSTEM, message);
         return Vec::new();
     }
     // The log belongs to the transaction that the crash cut off.
@@ -57,7 +57,7 @@ pub(crate) fn plant(context: &Context<'_>, forest: &mut Forest) -> Vec<Log> {
     });
     if !is_whole {
         let message = format_args!("logs may be unknown");
-        context.find(Kind::TreeIncomplete, Place::tree(objectid::TREE_LOG), message);
+        context.find(Kind::TreeIncomplete, Location::tree(objectid::TREE_LOG), message);
     }
     let logs = logs.into_iter().map(|(subvolume, log)| {
         let (logical, generation) = (log.bytenr().0, log.generation.get());

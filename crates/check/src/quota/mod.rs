@@ -13,7 +13,7 @@ use crate::blocks::{BlockId, BlockReader, Forest, State, Wanted};
 use crate::context::Context;
 use crate::extents::ExtentTable;
 use crate::parallel;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 use crate::roots::RootTree;
 use root_sets::{RootSets, SetId, TooMany};
 pub(crate) use tree::QuotaTree;
@@ -70,7 +70,7 @@ fn compare(context: &Context<'_>, tree: &QuotaTree, counts: &BTreeMap<u64, Count
                 real.rfer,
                 real.excl
             );
-            context.find(Kind::QuotaCount, Place::tree(objectid::QUOTA_TREE), message);
+            context.find(Kind::QuotaCount, Location::tree(objectid::QUOTA_TREE), message);
         }
     }
 }

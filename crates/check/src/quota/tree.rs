@@ -9,7 +9,7 @@ use larder_format::{ItemType, read_exact_item};
 
 use crate::blocks::{Forest, Item, TreeRoot, for_each_item};
 use crate::context::Context;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 
 /// State of quotas as a whole.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ impl QuotaTree {
         if !is_whole {
             return None;
         }
-        tree.check(context, Place::tree(root.tree));
+        tree.check(context, Location::tree(root.tree));
         Some(tree)
     }
 
@@ -80,8 +80,9 @@ impl QuotaTree {
         Ok(())
     }
 
-    fn check(&self, context: &Context<'_>, place: Place) {
-        let find = |message: std::fmt::Arguments<'_>| context.find(Kind::QuotaItem, place, message);
+    fn check(&self, context: &Context<'_>, location: Location) {
+        let find =
+            |message: std::fmt::Arguments<'_>| context.find(Kind::QuotaItem, location, message);
         if self.status.is_none() {
             find(format_args!("there is no status item"));
         }

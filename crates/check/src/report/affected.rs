@@ -31,9 +31,9 @@ impl fmt::Display for AffectedFile {
     }
 }
 
-/// A place on a device.
+/// A location on a device.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct DevicePlace {
+pub struct DeviceOffset {
     /// The name of the device: its path, or a note that it is missing.
     pub device: String,
     /// Its id in the file system.
@@ -43,7 +43,7 @@ pub struct DevicePlace {
     pub offset: Option<u64>,
 }
 
-impl fmt::Display for DevicePlace {
+impl fmt::Display for DeviceOffset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "on {}", self.device)?;
         self.offset.map_or(Ok(()), |offset| write!(f, " at byte {offset}"))

@@ -2,24 +2,24 @@
 
 mod affected;
 mod kind;
-mod place;
+mod location;
 mod sink;
 
 use std::fmt;
 
 use serde::Serialize;
 
-pub use affected::{AffectedFile, DevicePlace};
+pub use affected::{AffectedFile, DeviceOffset};
 pub use kind::{Kind, Repair, Severity};
-pub use place::Place;
+pub use location::Location;
 pub(crate) use sink::Sink;
 
 /// A finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {
-    /// The place.
+    /// The location.
     #[serde(rename = "where")]
-    pub place: Place,
+    pub location: Location,
     /// The state found, and the expected one.
     pub message: String,
     /// Affected files, as far as they are known; some of them if they are many.
@@ -27,12 +27,12 @@ pub struct Finding {
     pub files: Vec<AffectedFile>,
     /// The places on devices of all copies, if it is about certain bytes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub devices: Vec<DevicePlace>,
+    pub devices: Vec<DeviceOffset>,
 }
 
 impl Finding {
-    pub(crate) fn new(place: Place, message: String) -> Self {
-        Self { place, message, files: Vec::new(), devices: Vec::new() }
+    pub(crate) fn new(location: Location, message: String) -> Self {
+        Self { location, message, files: Vec::new(), devices: Vec::new() }
     }
 }
 
@@ -47,7 +47,7 @@ pub struct KindFindings {
     pub repair: Repair,
     /// The number of findings.
     pub count: u64,
-    /// Some findings, in order of place: at most as many as the options allow for one kind.
+    /// Some findings, in order of location: at most as many as the options allow for one kind.
     pub findings: Vec<Finding>,
 }
 
@@ -111,8 +111,8 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for group in &self.kinds {
             let KindFindings { kind, severity, repair, count, findings } = group;
-            for Finding { place, message, files, devices } in findings {
-                writeln!(f, "{severity}: {kind}: {place}: {message}")?;
+            for Finding { location, message, files, devices } in findings {
+                writeln!(f, "{severity}: {kind}: {location}: {message}")?;
                 files.iter().try_for_each(|file| writeln!(f, "    {file}"))?;
                 devices.iter().try_for_each(|device| writeln!(f, "    {device}"))?;
             }
@@ -153,10 +153,10 @@ mod tests {
         let sink = Sink::new(2);
         for number in (0..5).rev() {
             let key = Key::new(257 + number, ItemType::INODE_ITEM, 0);
-            let place = Place::tree(5).at(4096).key(key);
-            sink.add(Kind::LinkCount, place, format_args!("number {number}"));
+            let location = Location::tree(5).at(4096).key(key);
+            sink.add(Kind::LinkCount, location, format_args!("number {number}"));
         }
-        sink.add(Kind::SuperblockBad, Place::device(1).at_physical(65536), format_args!("bad"));
+        sink.add(Kind::SuperblockBad, Location::device(1).at_physical(65536), format_args!("bad"));
         let (kinds, skipped) = sink.finish();
         Report { fsid: "id".into(), kinds, skipped, statistics: Statistics::default() }
     }
@@ -177,8 +177,8 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "error: superblock-bad: device 1, offset 65536: bad");
         assert!(lines[1].ends_with("Repair: none yet (possible from a good copy)."), "{text}");
-        let place = "tree 5, logical 4096, key (260 INODE_ITEM 0)";
-        assert_eq!(lines[2], format!("error: link-count: {place}: number 3"));
+        let location = "tree 5, logical 4096, key (260 INODE_ITEM 0)";
+        assert_eq!(lines[2], format!("error: link-count: {location}: number 3"));
         assert_eq!(lines[4], "error: link-count: and 3 more");
     }
 

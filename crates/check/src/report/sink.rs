@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use super::{Finding, Kind, KindFindings, Place};
+use super::{Finding, Kind, KindFindings, Location};
 
 /// Findings so far. All of each kind are counted, and the first few are kept.
 #[derive(Debug)]
@@ -26,12 +26,12 @@ impl Sink {
     }
 
     /// Adds a finding. Formats its message only if it is kept.
-    pub(crate) fn add(&self, kind: Kind, place: Place, message: fmt::Arguments<'_>) {
+    pub(crate) fn add(&self, kind: Kind, location: Location, message: fmt::Arguments<'_>) {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = kinds.entry(kind).or_default();
         kept.count += 1;
         if kept.findings.len() < self.kept_per_kind {
-            kept.findings.push(Finding::new(place, message.to_string()));
+            kept.findings.push(Finding::new(location, message.to_string()));
         }
     }
 
@@ -40,7 +40,7 @@ impl Sink {
         self.skipped.lock().unwrap_or_else(PoisonError::into_inner).push(what);
     }
 
-    /// Takes all kinds that were found, each with its findings in order of place, and the skipped
+    /// Takes all kinds that were found, each with its findings in order of location, and the skipped
     /// parts.
     pub(crate) fn finish(&self) -> (Vec<KindFindings>, Vec<String>) {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);

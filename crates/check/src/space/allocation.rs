@@ -7,7 +7,7 @@ use larder_format::{BlockGroupFlags, objectid};
 use super::{BlockGroups, ChunkTree, DeviceExtent};
 use crate::context::Context;
 use crate::extents::{ExtentRecord, ExtentTable};
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 
 /// Compares the stripes of chunks with device extents, and these with the devices.
 pub(crate) fn check_device_extents(
@@ -28,12 +28,12 @@ pub(crate) fn check_device_extents(
     for stripe in stripes.difference(&known) {
         let DeviceExtent { chunk, len_bytes, .. } = stripe;
         let message = format_args!("{len_bytes} bytes of the chunk at {chunk}");
-        context.find(Kind::ChunkWithoutDeviceExtent, stripe.place(), message);
+        context.find(Kind::ChunkWithoutDeviceExtent, stripe.location(), message);
     }
     for extent in known.difference(&stripes) {
         let DeviceExtent { chunk, len_bytes, .. } = extent;
         let message = format_args!("{len_bytes} bytes for a chunk at {chunk}");
-        context.find(Kind::DeviceExtentWithoutChunk, extent.place(), message);
+        context.find(Kind::DeviceExtentWithoutChunk, extent.location(), message);
     }
     check_device_ranges(context, tree, extents);
     check_devices(context, tree, extents);
@@ -43,7 +43,7 @@ fn check_device_ranges(context: &Context<'_>, tree: &ChunkTree, extents: &[Devic
     for pair in extents.windows(2) {
         if pair[0].devid == pair[1].devid && pair[0].end() > pair[1].physical {
             let message = format_args!("the previous one ends at {}", pair[0].end());
-            context.find(Kind::DeviceExtentOverlap, pair[1].place(), message);
+            context.find(Kind::DeviceExtentOverlap, pair[1].location(), message);
         }
     }
     for extent in extents {
@@ -53,7 +53,7 @@ fn check_device_ranges(context: &Context<'_>, tree: &ChunkTree, extents: &[Devic
         // Old mkfs.btrfs used the first MiB, too. The superblock in it is avoided like others.
         if !is_inside {
             let message = format_args!("{} bytes", extent.len_bytes);
-            context.find(Kind::DeviceExtentRange, extent.place(), message);
+            context.find(Kind::DeviceExtentRange, extent.location(), message);
         }
     }
 }
@@ -69,14 +69,14 @@ fn check_devices(context: &Context<'_>, tree: &ChunkTree, extents: &[DeviceExten
         if device.bytes_used.get() != used {
             let message =
                 format_args!("it says {} bytes, its extents have {used}", device.bytes_used);
-            context.find(Kind::DeviceBytesUsed, Place::device(*devid), message);
+            context.find(Kind::DeviceBytesUsed, Location::device(*devid), message);
         }
         let real = context.volume.device(*devid).and_then(|device| device.device());
         if let Some(len_bytes) = real.map(|device| device.len_bytes())
             && len_bytes < device.total_bytes.get()
         {
             let message = format_args!("it has {len_bytes} bytes, not {}", device.total_bytes);
-            context.find(Kind::DeviceItem, Place::device(*devid), message);
+            context.find(Kind::DeviceItem, Location::device(*devid), message);
         }
     }
 }
@@ -84,7 +84,7 @@ fn check_devices(context: &Context<'_>, tree: &ChunkTree, extents: &[DeviceExten
 /// Compares chunks with block groups, in both directions.
 pub(crate) fn check_block_groups(context: &Context<'_>, tree: &ChunkTree, groups: &BlockGroups) {
     for (start, chunk) in &tree.chunks {
-        let place = Place::tree(objectid::CHUNK_TREE).at(*start);
+        let location = Location::tree(objectid::CHUNK_TREE).at(*start);
         match groups.get(*start) {
             Some(group) if group.len_bytes == chunk.len_bytes() => {
                 if group.flags != chunk.flags() {
@@ -93,12 +93,12 @@ pub(crate) fn check_block_groups(context: &Context<'_>, tree: &ChunkTree, groups
                         group.flags.bits(),
                         chunk.flags().bits()
                     );
-                    context.find(Kind::BlockGroupFlags, place, message);
+                    context.find(Kind::BlockGroupFlags, location, message);
                 }
             }
             _ => {
                 let message = format_args!("{} bytes", chunk.len_bytes());
-                context.find(Kind::ChunkWithoutBlockGroup, place, message);
+                context.find(Kind::ChunkWithoutBlockGroup, location, message);
             }
         }
     }
@@ -106,8 +106,8 @@ pub(crate) fn check_block_groups(context: &Context<'_>, tree: &ChunkTree, groups
         let chunk = tree.chunks.get(&group.start);
         if chunk.is_none_or(|chunk| chunk.len_bytes() != group.len_bytes) {
             let message = format_args!("{} bytes", group.len_bytes);
-            let place = Place::tree(group.tree).at(group.start);
-            context.find(Kind::BlockGroupWithoutChunk, place, message);
+            let location = Location::tree(group.tree).at(group.start);
+            context.find(Kind::BlockGroupWithoutChunk, location, message);
         }
     }
 }
@@ -119,7 +119,7 @@ pub(crate) fn check_extents(context: &Context<'_>, tree: &ChunkTree, extents: &E
         let chunk = tree.chunks.range(..=extent.start).next_back().map(|(_, chunk)| chunk);
         let Some(chunk) = chunk.filter(|chunk| extent.end() <= chunk.end().0) else {
             let message = format_args!("{} bytes lie outside of all chunks", extent.len_bytes);
-            context.find(Kind::ExtentOutsideBlockGroup, place(extent), message);
+            context.find(Kind::ExtentOutsideBlockGroup, location(extent), message);
             continue;
         };
         let wanted = if extent.is_data() {
@@ -129,7 +129,7 @@ pub(crate) fn check_extents(context: &Context<'_>, tree: &ChunkTree, extents: &E
         };
         if !chunk.flags().intersects(wanted) {
             let message = format_args!("it lies in a group of {}", chunk.flags().type_name());
-            context.find(Kind::ExtentOutsideBlockGroup, place(extent), message);
+            context.find(Kind::ExtentOutsideBlockGroup, location(extent), message);
         }
     }
 }
@@ -146,14 +146,14 @@ pub(crate) fn check_used(context: &Context<'_>, groups: &BlockGroups, extents: &
             .fold(0, |sum, extent| sum.saturating_add(extent.len_bytes));
         if used != group.used_bytes {
             let message = format_args!("it says {}, its extents have {used}", group.used_bytes);
-            let place = Place::tree(group.tree).at(group.start);
-            context.find(Kind::BlockGroupUsed, place, message);
+            let location = Location::tree(group.tree).at(group.start);
+            context.find(Kind::BlockGroupUsed, location, message);
         }
     }
 }
 
-fn place(extent: &ExtentRecord) -> Place {
-    Place::tree(objectid::EXTENT_TREE).at(extent.start)
+fn location(extent: &ExtentRecord) -> Location {
+    Location::tree(objectid::EXTENT_TREE).at(extent.start)
 }
 
 /// Checks that no extent lies where a superblock copy belongs.
@@ -166,7 +166,7 @@ pub(crate) fn check_superblock_ranges(
         for (start, len_bytes) in chunk.superblock_ranges() {
             for extent in extents.within(start.0, start.0.saturating_add(len_bytes)) {
                 let message = format_args!("the {len_bytes} bytes at {start} must stay free");
-                context.find(Kind::ExtentOnSuperblock, place(extent), message);
+                context.find(Kind::ExtentOnSuperblock, location(extent), message);
             }
         }
     }

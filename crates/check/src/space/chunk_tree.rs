@@ -93,7 +93,7 @@ impl ChunkTree {
                     "a stripe lies on device {} {}, which the chunk tree does not list",
                     stripe.devid, stripe.dev_uuid
                 );
-                context.find(Kind::Chunk, crate::report::Place::tree(tree).at(*start), message);
+                context.find(Kind::Chunk, crate::report::Location::tree(tree).at(*start), message);
             }
         }
     }

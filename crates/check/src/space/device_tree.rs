@@ -5,7 +5,7 @@ use larder_format::{ItemType, objectid, read_exact_item};
 
 use crate::blocks::{Forest, Item, TreeRoot, for_each_item};
 use crate::context::Context;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 
 /// A range of a device that belongs to a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,8 +22,8 @@ impl DeviceExtent {
         self.physical.saturating_add(self.len_bytes)
     }
 
-    pub(crate) fn place(&self) -> Place {
-        Place::device(self.devid).at_physical(self.physical)
+    pub(crate) fn location(&self) -> Location {
+        Location::device(self.devid).at_physical(self.physical)
     }
 }
 

@@ -10,7 +10,7 @@ use super::{BlockGroup, BlockGroups, ChunkTree};
 use crate::blocks::{Forest, Item, TreeRoot, for_each_item};
 use crate::context::Context;
 use crate::extents::ExtentTable;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 
 /// The parts that the free space tree is compared with.
 #[derive(Clone, Copy)]
@@ -43,7 +43,7 @@ pub(crate) fn check(context: &Context<'_>, forest: &mut Forest, root: &TreeRoot,
     for group in &space.groups.groups {
         if !reader.seen.contains(&group.start) {
             let message = format_args!("the block group has none");
-            context.find(Kind::FreeSpaceInfo, Place::tree(root.tree).at(group.start), message);
+            context.find(Kind::FreeSpaceInfo, Location::tree(root.tree).at(group.start), message);
         }
     }
 }
@@ -158,10 +158,10 @@ impl Reader<'_, '_> {
         let Some(current) = self.current.take() else { return };
         let Current { group, extent_count, free, uses_bitmaps } = current;
         let free = if uses_bitmaps { free_ranges::join(free.into_iter()) } else { free };
-        let place = Place::tree(larder_format::objectid::FREE_SPACE_TREE).at(group.start);
+        let location = Location::tree(larder_format::objectid::FREE_SPACE_TREE).at(group.start);
         if free.len() != extent_count as usize {
             let message = format_args!("it counts {extent_count} extents, has {}", free.len());
-            self.context.find(Kind::FreeSpaceInfo, place, message);
+            self.context.find(Kind::FreeSpaceInfo, location, message);
         }
         let Space { chunks, extents, .. } = self.space;
         if !extents.is_whole {
@@ -170,7 +170,7 @@ impl Reader<'_, '_> {
         let real = free_ranges::between_extents(extents, &group);
         if let Some(at) = free_ranges::first_difference(chunks, &group, &free, &real) {
             let message = format_args!("it differs from the extent tree at {at}");
-            self.context.find(Kind::FreeSpaceTree, place, message);
+            self.context.find(Kind::FreeSpaceTree, location, message);
         }
     }
 }

@@ -14,7 +14,7 @@ use super::free_ranges::{self, Range};
 use super::{BlockGroup, Space};
 use crate::blocks::reader::read_mirror;
 use crate::context::Context;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 use crate::roots::{CacheInode, RootTree};
 
 /// Page size of the kernels whose caches are checked.
@@ -29,22 +29,26 @@ pub(crate) fn check(context: &Context<'_>, roots: &RootTree, space: Space<'_>) {
         return;
     }
     for (start, header) in &roots.caches {
-        let place = Place::tree(objectid::ROOT_TREE).at(*start);
+        let location = Location::tree(objectid::ROOT_TREE).at(*start);
         let Some(group) = space.groups.get(*start) else {
-            context.find(Kind::SpaceCache, place, format_args!("there is no such block group"));
+            context.find(Kind::SpaceCache, location, format_args!("there is no such block group"));
             continue;
         };
         let ino = header.location.get().objectid;
         let Some(inode) = roots.cache_inodes.get(&ino) else {
-            context.find(Kind::SpaceCache, place, format_args!("its inode {ino} does not exist"));
+            context.find(
+                Kind::SpaceCache,
+                location,
+                format_args!("its inode {ino} does not exist"),
+            );
             continue;
         };
         if inode.generation != header.generation.get() || header.num_entries.get() == 0 {
             continue;
         }
         match read_cache(context, header, inode, group) {
-            Ok(free) => compare(context, space, group, &free, place),
-            Err(problem) => context.find(Kind::SpaceCache, place, format_args!("{problem}")),
+            Ok(free) => compare(context, space, group, &free, location),
+            Err(problem) => context.find(Kind::SpaceCache, location, format_args!("{problem}")),
         }
     }
 }
@@ -54,12 +58,12 @@ fn compare(
     space: Space<'_>,
     group: &BlockGroup,
     free: &[Range],
-    place: Place,
+    location: Location,
 ) {
     let real = free_ranges::between_extents(space.extents, group);
     if let Some(at) = free_ranges::first_difference(space.chunks, group, free, &real) {
         let message = format_args!("it differs from the extent tree at {at}");
-        context.find(Kind::SpaceCache, place, message);
+        context.find(Kind::SpaceCache, location, message);
     }
 }
 

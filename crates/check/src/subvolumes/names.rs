@@ -7,7 +7,7 @@ use larder_format::{ItemType, Key, objectid};
 
 use crate::blocks::{Forest, TreeRoot, find_item};
 use crate::context::Context;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 use crate::roots::{RootTree, SubvolumeName};
 
 /// Compares references, back references and directory entries of subvolumes.
@@ -22,7 +22,7 @@ pub(crate) fn check(context: &Context<'_>, forest: &Forest, roots: &RootTree) {
             ("back reference", "reference")
         };
         let message = format_args!("its {has} in {} has no equal {lacks}", name.parent);
-        context.find(Kind::RootReference, Place::tree(name.child), message);
+        context.find(Kind::RootReference, Location::tree(name.child), message);
     }
     let trees: HashMap<u64, &TreeRoot> =
         forest.roots().iter().map(|root| (root.tree, root)).collect();
@@ -40,15 +40,15 @@ fn check_entry(
     trees: &HashMap<u64, &TreeRoot>,
     name: &SubvolumeName,
 ) {
-    let place = Place::tree(name.parent).inode(name.dirid);
+    let location = Location::tree(name.parent).inode(name.dirid);
     if roots.get(name.child).is_none() {
         let message = format_args!("it names subvolume {}, which is not one", name.child);
-        return context.find(Kind::RootReferenceDangling, place, message);
+        return context.find(Kind::RootReferenceDangling, location, message);
     }
     let Some(parent) = trees.get(&name.parent) else {
         let message =
             format_args!("subvolume {} is said to lie in it, and it is no subvolume", name.child);
-        return context.find(Kind::RootReferenceDangling, place, message);
+        return context.find(Kind::RootReferenceDangling, location, message);
     };
     let key = Key::new(name.dirid, ItemType::DIR_INDEX, name.sequence);
     let Ok(item) = find_item(context, forest, parent, key) else {
@@ -64,7 +64,7 @@ fn check_entry(
     if !is_named {
         let message =
             format_args!("entry {} does not name subvolume {}", name.sequence, name.child);
-        context.find(Kind::RootReferenceDangling, place, message);
+        context.find(Kind::RootReferenceDangling, location, message);
     }
 }
 
@@ -77,17 +77,17 @@ fn check_unnamed(context: &Context<'_>, roots: &RootTree) {
         if is_top || !objectid::is_subvolume(entry.id) {
             continue;
         }
-        let place = Place::tree(entry.id);
+        let location = Location::tree(entry.id);
         if entry.is_deleted() {
             if !roots.orphans.contains(&entry.id) {
                 let message = format_args!("the subvolume is deleted and not listed for deletion");
-                context.find(Kind::OrphanMissing, place, message);
+                context.find(Kind::OrphanMissing, location, message);
             }
             continue;
         }
         if !named.contains(&entry.id) {
             let message = format_args!("no other subvolume names it");
-            context.find(Kind::SubvolumeUnnamed, place, message);
+            context.find(Kind::SubvolumeUnnamed, location, message);
         }
     }
 }

@@ -7,7 +7,7 @@ use larder_format::{ItemType, Key, objectid};
 
 use crate::blocks::{Forest, TreeRoot, for_each_item};
 use crate::context::Context;
-use crate::report::{Kind, Place};
+use crate::report::{Kind, Location};
 use crate::roots::RootTree;
 
 /// Reads the uuid tree and reports where it differs from the root items. The kernel ignores a tree
@@ -48,13 +48,13 @@ pub(crate) fn check(context: &Context<'_>, forest: &mut Forest, root: &TreeRoot,
     for (key, id) in listed.difference(&wanted) {
         let message =
             format_args!("it lists subvolume {id}, which has another uuid or does not exist");
-        context.find(Kind::UuidTree, Place::tree(root.tree).key(*key), message);
+        context.find(Kind::UuidTree, Location::tree(root.tree).key(*key), message);
     }
     for (key, id) in wanted.difference(&listed) {
         // A subvolume that is being deleted may have left the tree already.
         if roots.get(*id).is_some_and(|entry| !entry.is_deleted()) && *id != objectid::FS_TREE {
             let message = format_args!("it does not list subvolume {id}");
-            context.find(Kind::UuidTree, Place::tree(root.tree).key(*key), message);
+            context.find(Kind::UuidTree, Location::tree(root.tree).key(*key), message);
         }
     }
 }

@@ -111,8 +111,8 @@ fn every_copy_is_placed_on_its_device() {
     let one_is_bad = patient.check().expect("opens");
     let bad = &findings(&one_is_bad, Kind::DataCopyBad)[0];
     assert_eq!(bad.devices.len(), 1, "{one_is_bad}");
-    assert_eq!(Some(bad.devices[0].devid), bad.place.device);
-    assert_eq!(bad.devices[0].offset, bad.place.physical);
+    assert_eq!(Some(bad.devices[0].devid), bad.location.device);
+    assert_eq!(bad.devices[0].offset, bad.location.physical);
     patient.invert(logical, 0, false);
     let both_are_bad = patient.check().expect("opens");
     let bad = &findings(&both_are_bad, Kind::DataChecksum)[0];

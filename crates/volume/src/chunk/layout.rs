@@ -1,4 +1,4 @@
-//! From the bytes of a chunk to places on devices, and back.
+//! From the bytes of a chunk to addresses on devices, and back.
 //!
 //! A striped chunk is a table: a *row* is a full stripe, a *column* one piece of 64 KiB in it. Data
 //! columns come first, then P, then Q. RAID5 and RAID6 rotate each row by one device more than the
@@ -10,9 +10,9 @@ use larder_format::{Logical, Physical};
 
 use super::Chunk;
 
-/// A place on a device that holds bytes of a chunk.
+/// An address on a device that holds bytes of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct DeviceAddress {
     /// The index of the chunk's stripe.
     pub stripe: usize,
     /// Id of the device.
@@ -99,36 +99,36 @@ impl Chunk {
         })
     }
 
-    /// The places of the segment's copies, one for each mirror.
-    pub fn places(&self, segment: &Segment) -> impl Iterator<Item = Place> + use<'_> {
+    /// The addresses of the segment's copies, one for each mirror.
+    pub fn addresses(&self, segment: &Segment) -> impl Iterator<Item = DeviceAddress> + use<'_> {
         let segment = *segment;
-        (0..self.mirrors()).map(move |mirror| self.place(&segment, mirror))
+        (0..self.mirrors()).map(move |mirror| self.address(&segment, mirror))
     }
 
-    /// The place of the segment on this mirror.
-    pub(crate) fn place(&self, segment: &Segment, mirror: usize) -> Place {
+    /// The address of the segment on this mirror.
+    pub(crate) fn address(&self, segment: &Segment, mirror: usize) -> DeviceAddress {
         let stripe = if self.has_parity() {
             self.stripe_of_column(segment.row, segment.column)
         } else {
             segment.column * self.mirrors() + mirror
         };
-        self.place_in_stripe(stripe, segment.row, segment.within_bytes)
+        self.address_in_stripe(stripe, segment.row, segment.within_bytes)
     }
 
-    /// The place at `within_bytes` in a cell of a row of a chunk with parity; the columns after
+    /// The address at `within_bytes` in a cell of a row of a chunk with parity; the columns after
     /// the data are P and Q.
-    pub fn column_place(&self, row: u64, column: usize, within_bytes: u64) -> Place {
-        self.place_in_stripe(self.stripe_of_column(row, column), row, within_bytes)
+    pub fn column_address(&self, row: u64, column: usize, within_bytes: u64) -> DeviceAddress {
+        self.address_in_stripe(self.stripe_of_column(row, column), row, within_bytes)
     }
 
     fn stripe_of_column(&self, row: u64, column: usize) -> usize {
         ((row + column as u64) % self.stripes().len() as u64) as usize
     }
 
-    fn place_in_stripe(&self, stripe: usize, row: u64, within_bytes: u64) -> Place {
+    fn address_in_stripe(&self, stripe: usize, row: u64, within_bytes: u64) -> DeviceAddress {
         let at = &self.stripes()[stripe];
         let physical = Physical(at.physical.0 + row * self.cell_bytes() + within_bytes);
-        Place { stripe, devid: at.devid, physical }
+        DeviceAddress { stripe, devid: at.devid, physical }
     }
 
     /// The content of the byte at `offset` of the stripe with this index.
@@ -153,7 +153,7 @@ impl Chunk {
         }
     }
 
-    /// The content of a place on a device: one entry for each stripe that covers it.
+    /// The content at an address of a device: one entry for each stripe that covers it.
     pub fn contents_at(&self, devid: u64, physical: Physical) -> impl Iterator<Item = Content> {
         let per_stripe = self.bytes_per_stripe();
         self.stripes().iter().enumerate().filter_map(move |(index, stripe)| {

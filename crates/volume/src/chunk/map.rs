@@ -72,8 +72,8 @@ impl ChunkMap {
         self.chunks.is_empty()
     }
 
-    /// The content of a place on a device; more than one entry only if device extents overlap or a
-    /// chunk has the place twice.
+    /// The content at an address of a device; more than one entry only if device extents overlap or a
+    /// chunk has the address twice.
     pub fn contents_at(&self, devid: u64, physical: Physical) -> impl Iterator<Item = Content> {
         self.chunks.iter().flat_map(move |chunk| chunk.contents_at(devid, physical))
     }

@@ -9,7 +9,7 @@ use larder_format::block_group::STRIPE_LEN_BYTES;
 use larder_format::item;
 use larder_format::{BlockGroupFlags, Logical, Physical, Profile, Uuid};
 
-pub use layout::{Content, Place, Segment};
+pub use layout::{Content, DeviceAddress, Segment};
 pub use map::ChunkMap;
 
 /// An invalid chunk.

@@ -59,7 +59,7 @@ impl Volume {
         }
     }
 
-    /// Compares a tree block with the content at its place on devices that missed commits. A block
+    /// Compares a tree block with the content at its address on devices that missed commits. A block
     /// that is not newer existed before they missed any, so that another sound block there is of a
     /// commit that others have not.
     pub fn check_history(
@@ -91,10 +91,12 @@ impl Volume {
         (0..mirrors).filter_map(move |mirror| {
             let chunk = chunk.as_ref()?;
             let segment = chunk.segment(logical, len_bytes);
-            let place = chunk.place(&segment, mirror);
-            let device = self.device(place.devid).filter(|device| is_wanted(device))?;
+            let address = chunk.address(&segment, mirror);
+            let device = self.device(address.devid).filter(|device| is_wanted(device))?;
             let mut copy = vec![0; len_bytes as usize];
-            if segment.len_bytes < len_bytes || self.members.read_place(place, &mut copy).is_err() {
+            if segment.len_bytes < len_bytes
+                || self.members.read_device(address, &mut copy).is_err()
+            {
                 return None;
             }
             self.verify_block(logical, &expected, &copy).ok()?;

@@ -33,9 +33,9 @@ impl Members {
         let mut ranges: Vec<Option<Range<u64>>> = vec![None; chunk.stripes().len()];
         for segment in chunk.segments(logical, len_bytes) {
             let copy = self.copy_order(chunk, &segment).next().unwrap_or_default();
-            let place = chunk.place(&segment, copy);
-            let start = place.physical.0;
-            ranges[place.stripe].get_or_insert(start..start).end = start + segment.len_bytes;
+            let address = chunk.address(&segment, copy);
+            let start = address.physical.0;
+            ranges[address.stripe].get_or_insert(start..start).end = start + segment.len_bytes;
         }
         for (stripe, range) in chunk.stripes().iter().zip(ranges) {
             let device = self.device(stripe.devid).and_then(VolumeDevice::device);

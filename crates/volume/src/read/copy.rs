@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use larder_format::Logical;
 
-use crate::chunk::{Chunk, Place, Segment};
+use crate::chunk::{Chunk, DeviceAddress, Segment};
 use crate::member::VolumeDevice;
 use crate::members::Members;
 use crate::problem::{CopyProblem, FailedCopy, ReadError};
@@ -67,15 +67,19 @@ impl Members {
                 {
                     return Err(CopyProblem::OutOfDate);
                 }
-                None => self.read_place(chunk.place(&segment, copy), part)?,
+                None => self.read_device(chunk.address(&segment, copy), part)?,
                 Some(attempt) => self.rebuild(chunk, &segment, attempt, outdated, part)?,
             }
         }
         Ok(())
     }
 
-    pub(crate) fn read_place(&self, place: Place, buf: &mut [u8]) -> Result<(), CopyProblem> {
-        let read = self.device(place.devid).and_then(|device| device.read(buf, place.physical));
+    pub(crate) fn read_device(
+        &self,
+        address: DeviceAddress,
+        buf: &mut [u8],
+    ) -> Result<(), CopyProblem> {
+        let read = self.device(address.devid).and_then(|device| device.read(buf, address.physical));
         Ok(read.ok_or(CopyProblem::Missing)??)
     }
 
@@ -90,7 +94,7 @@ impl Members {
         let favourite = (segment.logical.0 / REGION_BYTES) as usize % mirrors;
         let mut order: [usize; MAX_MIRRORS] = std::array::from_fn(|copy| copy);
         order[..mirrors].sort_by_key(|&copy| {
-            let devid = chunk.place(segment, copy).devid;
+            let devid = chunk.address(segment, copy).devid;
             let device = self.device(devid);
             let is_missing = device.is_none_or(VolumeDevice::is_missing);
             let is_outdated = self.is_outdated(chunk, devid);
@@ -113,8 +117,8 @@ impl Members {
         problem: CopyProblem,
     ) -> FailedCopy {
         let segment = chunk.segment(logical, len_bytes);
-        let place = (copy < chunk.mirrors()).then(|| chunk.place(&segment, copy));
-        let device = place.and_then(|place| self.device(place.devid));
+        let address = (copy < chunk.mirrors()).then(|| chunk.address(&segment, copy));
+        let device = address.and_then(|address| self.device(address.devid));
         if let Some(device) = device {
             match problem {
                 CopyProblem::Generation { .. } => device.counters.generation_errors.add(1),
@@ -123,6 +127,6 @@ impl Members {
             }
         }
         let device = device.map_or_else(String::new, VolumeDevice::name);
-        FailedCopy { copy, logical, len_bytes, place, device, problem }
+        FailedCopy { copy, logical, len_bytes, address, device, problem }
     }
 }

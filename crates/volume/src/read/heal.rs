@@ -2,7 +2,7 @@
 
 use std::io::IoSlice;
 
-use crate::chunk::{Chunk, Place};
+use crate::chunk::{Chunk, DeviceAddress};
 use crate::members::Members;
 use crate::problem::{FailedCopy, ReadError};
 
@@ -38,7 +38,7 @@ impl Members {
         let is_healed = chunk.segments(failure.logical, failure.len_bytes).all(|segment| {
             let (part, after) = rest.split_at(segment.len_bytes as usize);
             rest = after;
-            self.write_place(chunk.place(&segment, failure.copy), part)
+            self.write_device(chunk.address(&segment, failure.copy), part)
         });
         self.counters.healed.add(u64::from(is_healed));
         if is_healed { Fate::Healed } else { Fate::NotHealed }
@@ -46,22 +46,22 @@ impl Members {
 
     /// The device counts a failed repair. Otherwise it is no error, since the reader has the
     /// content.
-    fn write_place(&self, place: Place, bytes: &[u8]) -> bool {
-        self.device(place.devid).is_some_and(|device| {
+    fn write_device(&self, address: DeviceAddress, bytes: &[u8]) -> bool {
+        self.device(address.devid).is_some_and(|device| {
             let bufs = [IoSlice::new(bytes)];
-            device.written_to().is_some() && device.write(&bufs, place.physical).is_ok()
+            device.written_to().is_some() && device.write(&bufs, address.physical).is_ok()
         })
     }
 
     /// Reports a bad copy of content that another copy gave.
     fn report_bad_copy(&self, failure: &FailedCopy, fate: Fate) {
-        let FailedCopy { logical, len_bytes, place, .. } = failure;
+        let FailedCopy { logical, len_bytes, address, .. } = failure;
         let fate = match fate {
             Fate::Healed => "healed from a good copy",
             Fate::NotHealed => "it could not be overwritten; a good copy was read",
             Fate::Left => "left as it is; a good copy was read",
         };
-        let device = place.and_then(|place| self.device(place.devid));
+        let device = address.and_then(|address| self.device(address.devid));
         device.map_or(&self.reports, |device| &device.reports).report(|left_out| {
             tracing::warn!(
                 "a bad copy of {len_bytes} bytes at logical address {logical}: {failure}: \

@@ -64,7 +64,7 @@ impl Members {
         let mut lost = Lost { columns: vec![segment.column] };
         lost.columns.extend(left_out);
         let missing = (0..chunk.stripes().len()).filter(|&column| {
-            let devid = chunk.column_place(segment.row, column, 0).devid;
+            let devid = chunk.column_address(segment.row, column, 0).devid;
             self.device(devid).is_none_or(VolumeDevice::is_missing)
                 || outdated == Outdated::Lost && self.is_outdated(chunk, devid)
         });
@@ -95,8 +95,8 @@ impl Members {
         let mut bytes = vec![0; len];
         let mut parity = Parity::new(len);
         let read = |column: usize, bytes: &mut [u8]| {
-            let place = chunk.column_place(segment.row, column, segment.within_bytes);
-            self.read_place(place, bytes).map_err(|_| Unreadable(column))
+            let address = chunk.column_address(segment.row, column, segment.within_bytes);
+            self.read_device(address, bytes).map_err(|_| Unreadable(column))
         };
         for column in (0..chunk.data_stripes()).rev() {
             if lost.contains(column) {

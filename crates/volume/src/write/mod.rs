@@ -1,8 +1,8 @@
-//! Writing: to every place of a range.
+//! Writing: to every copy of a range.
 //!
 //! # Invariants
 //! - Nothing is written through a volume that was opened for reading, nor to a seed.
-//! - When a write returns, every available place has it; a missing device gets nothing.
+//! - When a write returns, every available copy has it; a missing device gets nothing.
 //! - Nothing is durable before a flush that follows.
 
 mod parity;
@@ -52,7 +52,7 @@ pub enum WriteError {
 }
 
 impl Volume {
-    /// Writes `bytes` to every place of the range. The caller must not read or write any of the
+    /// Writes `bytes` to every copy of the range. The caller must not read or write any of the
     /// range at the same time.
     pub fn write(&self, logical: Logical, mut bytes: &[u8]) -> Result<(), WriteError> {
         self.check_writable()?;
@@ -121,14 +121,16 @@ impl Volume {
             assert!(!chunk.has_parity(), "what has parity is brought up to date by rows");
             for segment in chunk.segments(at, part_bytes) {
                 let part = good.split_off(..segment.len_bytes as usize).expect("parts of it");
-                let places = chunk.places(&segment);
-                for place in places.filter(|place| self.members.is_outdated(chunk, place.devid)) {
+                let addresses = chunk.addresses(&segment);
+                for address in
+                    addresses.filter(|address| self.members.is_outdated(chunk, address.devid))
+                {
                     found.resize(part.len(), 0);
-                    if self.members.read_place(place, &mut found).is_ok() && found == part {
+                    if self.members.read_device(address, &mut found).is_ok() && found == part {
                         continue;
                     }
-                    let Some(device) = self.device(place.devid) else { continue };
-                    device.write(&[IoSlice::new(part)], place.physical)?;
+                    let Some(device) = self.device(address.devid) else { continue };
+                    device.write(&[IoSlice::new(part)], address.physical)?;
                     written_bytes += segment.len_bytes;
                 }
             }
@@ -148,10 +150,10 @@ impl Volume {
                 return Ok(());
             }
             for segment in chunk.segments(at, part_bytes) {
-                for place in chunk.places(&segment) {
-                    let device = self.device(place.devid).and_then(|device| device.written_to());
+                for address in chunk.addresses(&segment) {
+                    let device = self.device(address.devid).and_then(|device| device.written_to());
                     if let Some(device) = device {
-                        device.discard(place.physical.0, segment.len_bytes)?;
+                        device.discard(address.physical.0, segment.len_bytes)?;
                     }
                 }
             }
@@ -178,9 +180,9 @@ impl Members {
             rest = after;
         }
         for (first, parts) in columns {
-            for place in first.iter().flat_map(|segment| chunk.places(segment)) {
-                if let Some(device) = self.device(place.devid) {
-                    device.write(&parts, place.physical)?;
+            for address in first.iter().flat_map(|segment| chunk.addresses(segment)) {
+                if let Some(device) = self.device(address.devid) {
+                    device.write(&parts, address.physical)?;
                 }
             }
         }

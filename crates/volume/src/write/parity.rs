@@ -15,7 +15,7 @@ use std::ops::Range;
 use larder_format::Logical;
 
 use super::WriteError;
-use crate::chunk::{Chunk, Place, Segment};
+use crate::chunk::{Chunk, DeviceAddress, Segment};
 use crate::members::Members;
 use crate::parity::Parity;
 use crate::read::Outdated;
@@ -83,9 +83,9 @@ impl<'a> RowWrite<'a> {
         Segment { logical, len_bytes, row: self.row, column, within_bytes }
     }
 
-    fn parity_place(&self, parity: usize) -> Place {
+    fn parity_address(&self, parity: usize) -> DeviceAddress {
         let column = self.chunk.data_stripes() + parity;
-        self.chunk.column_place(self.row, column, self.interval.start)
+        self.chunk.column_address(self.row, column, self.interval.start)
     }
 
     /// Writes the data and the parity of the row.
@@ -93,11 +93,11 @@ impl<'a> RowWrite<'a> {
         let _row = self.members.lock_row(self.chunk, self.row);
         let parity = self.parity_after()?;
         for (segment, part) in &self.parts {
-            self.write_all(self.chunk.place(segment, 0), part)?;
+            self.write_all(self.chunk.address(segment, 0), part)?;
         }
-        self.write_all(self.parity_place(0), parity.p())?;
+        self.write_all(self.parity_address(0), parity.p())?;
         if self.chunk.profile().parities() == 2 {
-            self.write_all(self.parity_place(1), parity.q())?;
+            self.write_all(self.parity_address(1), parity.q())?;
         }
         Ok(())
     }
@@ -127,9 +127,9 @@ impl<'a> RowWrite<'a> {
     /// Reads the content of a column, or rebuilds it.
     fn read_column(&self, column: usize, buf: &mut [u8]) -> Result<(), WriteError> {
         let segment = self.column(column);
-        let place = self.chunk.place(&segment, 0);
-        if !self.members.is_outdated(self.chunk, place.devid)
-            && self.members.read_place(place, buf).is_ok()
+        let address = self.chunk.address(&segment, 0);
+        if !self.members.is_outdated(self.chunk, address.devid)
+            && self.members.read_device(address, buf).is_ok()
         {
             return Ok(());
         }
@@ -138,9 +138,9 @@ impl<'a> RowWrite<'a> {
         )
     }
 
-    fn write_all(&self, place: Place, bytes: &[u8]) -> Result<(), WriteError> {
-        match self.members.device(place.devid) {
-            Some(device) => Ok(device.write(&[IoSlice::new(bytes)], place.physical)?),
+    fn write_all(&self, address: DeviceAddress, bytes: &[u8]) -> Result<(), WriteError> {
+        match self.members.device(address.devid) {
+            Some(device) => Ok(device.write(&[IoSlice::new(bytes)], address.physical)?),
             None => Ok(()),
         }
     }

@@ -274,7 +274,7 @@ fn writing_wants_whole_writable_devices() {
 }
 
 #[test]
-fn chunks_and_places_of_a_real_image() {
+fn chunks_and_addresses_of_a_real_image() {
     let image = small("map");
     let volume = open(image.devices(), &READ);
     for chunk in volume.chunks().iter() {
@@ -282,8 +282,8 @@ fn chunks_and_places_of_a_real_image() {
         let mapped = volume.map(chunk.logical(), chunk.len_bytes()).expect("it is mapped");
         assert_eq!(mapped.len(), 1);
         assert_eq!(mapped[0].mirrors.len(), volume.copies(chunk.logical()));
-        for place in &mapped[0].mirrors {
-            let back = volume.contents_at(place.devid, place.physical);
+        for address in &mapped[0].mirrors {
+            let back = volume.contents_at(address.devid, address.physical);
             assert_eq!(back, [larder_volume::chunk::Content::Data(chunk.logical())]);
         }
     }

@@ -84,7 +84,7 @@ proptest! {
             }
         }
         let segment = chunk.segment(Logical(START + offset), 1);
-        let found: Vec<_> = chunk.places(&segment).map(|at| (at.stripe, at.physical)).collect();
+        let found: Vec<_> = chunk.addresses(&segment).map(|at| (at.stripe, at.physical)).collect();
         prop_assert_eq!(found, wanted);
     }
 
@@ -108,7 +108,7 @@ proptest! {
                 if let Content::Parity { row: start, parity } = wanted {
                     let column = chunk.data_stripes() + parity;
                     let row = chunk.segment(start, 1).row;
-                    prop_assert_eq!(chunk.column_place(row, column, within).stripe, stripe);
+                    prop_assert_eq!(chunk.column_address(row, column, within).stripe, stripe);
                 }
             }
         }
@@ -129,7 +129,7 @@ proptest! {
             next += segment.len_bytes;
             // Its last byte is on every mirror as far from the first as in the segment.
             let last = chunk.segment(Logical(next - 1), 1);
-            for (first, last) in chunk.places(&segment).zip(chunk.places(&last)) {
+            for (first, last) in chunk.addresses(&segment).zip(chunk.addresses(&last)) {
                 prop_assert_eq!(first.stripe, last.stripe);
                 prop_assert_eq!(last.physical.0 - first.physical.0, segment.len_bytes - 1);
             }
@@ -138,12 +138,12 @@ proptest! {
     }
 
     #[test]
-    fn places_lead_back((profile, stripes, rows) in shape(), at: u64) {
+    fn addresses_lead_back((profile, stripes, rows) in shape(), at: u64) {
         let chunk = chunk(profile, stripes, rows);
         let logical = Logical(START + at % chunk.len_bytes());
         let map = ChunkMap::from_chunks([chunk.clone()]).expect("one chunk");
-        for place in chunk.places(&chunk.segment(logical, 1)) {
-            let back: Vec<_> = map.contents_at(place.devid, place.physical).collect();
+        for address in chunk.addresses(&chunk.segment(logical, 1)) {
+            let back: Vec<_> = map.contents_at(address.devid, address.physical).collect();
             prop_assert_eq!(back, vec![Content::Data(logical)]);
         }
     }

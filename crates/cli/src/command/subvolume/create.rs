@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 
-use super::mounted::Place;
+use super::mounted::ParentAndName;
 use crate::command::Outcome;
 use crate::extract::umask;
 use crate::global::Global;
@@ -36,9 +36,9 @@ impl Create {
     pub fn run(self, global: &Global) -> Outcome {
         if self.source.mounted_path(&self.paths[0])?.is_some() {
             for path in &self.paths {
-                let place = Place::of(path.as_ref())?;
-                place.create().with_context(|| path.display().to_string())?;
-                tell(global, &place)?;
+                let named = ParentAndName::of(path.as_ref())?;
+                named.create().with_context(|| path.display().to_string())?;
+                tell(global, &named)?;
             }
             return Ok(ExitCode::SUCCESS);
         }

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use larder::Filesystem;
 
-use super::mounted::{Place, expect_subvolume};
+use super::mounted::{ParentAndName, expect_subvolume};
 use crate::command::{Outcome, exit_code};
 use crate::global::Global;
 use crate::message;
@@ -109,9 +109,9 @@ impl Delete {
             None => {
                 let canonical = path.canonicalize()?;
                 expect_subvolume(&canonical)?;
-                let place = Place::of(&canonical)?;
-                place.delete()?;
-                (place.open()?, format!("'{place}'"))
+                let named = ParentAndName::of(&canonical)?;
+                named.delete()?;
+                (named.open()?, format!("'{named}'"))
             }
         };
         if self.commit_each {

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::target::parent_of;
 
 /// A name in a directory of a mounted file system.
-pub struct Place {
+pub struct ParentAndName {
     directory: PathBuf,
     name: OsString,
 }
@@ -46,7 +46,7 @@ fn expect_root(file: &File) -> anyhow::Result<()> {
     }
 }
 
-impl Place {
+impl ParentAndName {
     /// The directory and name of `path`, which need not exist.
     pub fn of(path: &Path) -> anyhow::Result<Self> {
         let name = path.file_name().with_context(|| format!("{}: no name", path.display()))?;
@@ -84,7 +84,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ParentAndName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.path().display().fmt(f)
     }

@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use larder::SnapshotKind;
 
-use super::mounted::Place;
+use super::mounted::ParentAndName;
 use crate::command::Outcome;
 use crate::global::Global;
 use crate::output::stdout;
@@ -63,10 +63,10 @@ impl Snapshot {
             let source = source.canonicalize().with_context(|| source.display().to_string())?;
             destination.push(source.file_name().with_context(|| self.nameless())?);
         }
-        let place = Place::of(&destination)?;
-        let taken = place.snapshot(source, self.read_only);
+        let named = ParentAndName::of(&destination)?;
+        let taken = named.snapshot(source, self.read_only);
         taken.with_context(|| destination.display().to_string())?;
-        Ok(place.path())
+        Ok(named.path())
     }
 
     /// Takes it in an image. Returns its name for the user: the image and its path there.

@@ -1,13 +1,13 @@
-//! The place of a finding.
+//! The location of a finding.
 
 use std::fmt;
 
 use larder_format::Key;
 use serde::{Serialize, Serializer};
 
-/// The place of a finding, as exactly as it is known.
+/// The location of a finding, as exactly as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Place {
+pub struct Location {
     /// Id of the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<u64>,
@@ -28,7 +28,7 @@ pub struct Place {
     pub key: Option<Key>,
 }
 
-impl Place {
+impl Location {
     /// The file system as a whole.
     pub(crate) const FILE_SYSTEM: Self =
         Self { device: None, physical: None, tree: None, inode: None, logical: None, key: None };
@@ -67,7 +67,7 @@ fn serialize_key<S: Serializer>(key: &Option<Key>, serializer: S) -> Result<S::O
     key.map(|key| key.to_string()).serialize(serializer)
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
         let mut part = |name: &str, value: &dyn fmt::Display| {
