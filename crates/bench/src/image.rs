@@ -22,6 +22,16 @@ impl InlineFiles {
     /// Takes the image at `kept` if it exists, otherwise makes one of `files` files of
     /// `file_bytes`.
     pub fn new(files: usize, file_bytes: usize, kept: Option<&Path>) -> anyhow::Result<Self> {
+        Self::with_space(files, file_bytes, 0, kept)
+    }
+
+    /// Likewise, with space for `spare_bytes` of other data in an image that it makes.
+    pub fn with_space(
+        files: usize,
+        file_bytes: usize,
+        spare_bytes: u64,
+        kept: Option<&Path>,
+    ) -> anyhow::Result<Self> {
         if let Some(path) = kept.filter(|path| path.exists()) {
             return Ok(Self { path: path.to_owned(), _scratch: None });
         }
@@ -32,7 +42,7 @@ impl InlineFiles {
             (None, None) => unreachable!("there is a scratch directory if no image is kept"),
         };
         eprintln!("making an image of {files} files of {file_bytes} bytes with the kernel ...");
-        make(&path, files, file_bytes)?;
+        make(&path, files, file_bytes, spare_bytes)?;
         Ok(Self { path, _scratch: scratch })
     }
 
@@ -50,8 +60,9 @@ pub fn make_empty(path: &Path, len_bytes: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn make(path: &Path, files: usize, file_bytes: usize) -> anyhow::Result<()> {
-    make_empty(path, (files as u64 * (file_bytes as u64 + 1024) * 5).max(1 << 30))?;
+fn make(path: &Path, files: usize, file_bytes: usize, spare_bytes: u64) -> anyhow::Result<()> {
+    let for_files = files as u64 * (file_bytes as u64 + 1024) * 5;
+    make_empty(path, for_files.max(1 << 30) + spare_bytes)?;
     let mount = KernelMount::open(&[path.to_owned()], "max_inline=2048");
     let content = vec![b'x'; file_bytes];
     let directories = files.div_ceil(FILES_PER_DIRECTORY);

@@ -54,7 +54,12 @@ pub const SENT: [(&str, Sent); 3] = [
 impl Snapshots {
     /// Makes the kernel create them.
     pub fn new(options: &SnapshotOptions) -> anyhow::Result<Self> {
-        let image = InlineFiles::new(options.files, options.file_bytes, None)?;
+        let image = InlineFiles::with_space(
+            options.files,
+            options.file_bytes,
+            2 * options.large_bytes,
+            None,
+        )?;
         let snapshots = Self { image, scratch: Scratch::new() };
         let mount = snapshots.mount();
         let top = mount.path();
