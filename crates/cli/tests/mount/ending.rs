@@ -11,7 +11,7 @@ use larder_testkit::Scratch;
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Mounted, as_nobody, larder, shell, succeed, wait_until};
+use crate::support::{Mounted, as_nobody, larder, larder_in, shell, succeed, wait_until};
 
 /// A server of the user nobody that has ended its mount and cannot go on to its last commit.
 struct Stopped {
@@ -23,7 +23,7 @@ impl Stopped {
     fn new() -> Self {
         let scratch = Scratch::new();
         let at = |name: &str| scratch.path().join(name);
-        fs::copy(env!("CARGO_BIN_EXE_larder"), at("larder")).unwrap();
+        larder_in(scratch.path());
         fs::create_dir(at("mnt")).unwrap();
         for path in [scratch.path().to_owned(), at("mnt")] {
             fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();

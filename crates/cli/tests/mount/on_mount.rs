@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use larder_testkit::Scratch;
 
 use crate::support::{
-    Mounted, as_nobody, assert_same_lines, larder, python, shell, succeed, wait_until,
+    Mounted, as_nobody, assert_same_lines, larder, larder_in, python, shell, succeed, wait_until,
 };
 
 /// Everything that a copy of a tree keeps, in lines.
@@ -278,13 +278,14 @@ fn users_may_do_what_the_mount_lets_them() {
     shell(mounted.folder(), "chmod 755 .");
     mounted.mount(&["-o", "allow_other", "--create", "1G"]);
     mounted.shell("mkdir -m 777 all; echo x > all/file; chmod 666 all/file");
-    let said = fails(as_nobody(larder().get_program()).args(["rm"]).arg(mounted.join("all/file")));
+    let said =
+        fails(as_nobody(larder_in(mounted.folder())).arg("rm").arg(mounted.join("all/file")));
     assert!(said.contains("only to"), "{said}");
     mounted.finish();
     // The user who mounted may do what the modes allow.
     let scratch = Scratch::new();
     shell(scratch.path(), "chmod 777 .");
-    let program = larder().get_program().to_owned();
+    let program = larder_in(scratch.path());
     let program = program.display();
     let line = |line: &str| {
         let mut command = as_nobody("bash");

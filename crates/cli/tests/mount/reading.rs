@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use larder_testkit::Scratch;
 
 use crate::on_mount::{fails, listing, make_tree};
-use crate::support::{Mounted, as_nobody, assert_same_lines, larder, shell, succeed};
+use crate::support::{Mounted, as_nobody, assert_same_lines, larder, larder_in, shell, succeed};
 
 /// A mount with a tree `t` of everything, and a subvolume in it.
 fn with_tree() -> Mounted {
@@ -153,7 +153,7 @@ fn the_root_of_a_mount_is_a_tree_too() {
 fn users_read_what_the_mount_lets_them() {
     let scratch = Scratch::new();
     shell(scratch.path(), "chmod 777 .");
-    let program = larder().get_program().to_owned();
+    let program = larder_in(scratch.path());
     let program = program.display();
     let line = |line: &str| {
         let mut command = as_nobody("bash");
@@ -183,8 +183,9 @@ fn users_read_what_the_mount_lets_them() {
     let mut mounted = Mounted::unmounted();
     shell(mounted.folder(), "chmod 755 .");
     mounted.mount(&["-o", "allow_other", "--create", "1G"]);
+    let program = larder_in(mounted.folder());
     for command in ["ls", "du", "tar"] {
-        let mut nobody = as_nobody(larder().get_program());
+        let mut nobody = as_nobody(&program);
         let said = fails(nobody.arg(command).arg(mounted.path()));
         assert!(said.contains("only to"), "{said}");
     }

@@ -11,7 +11,7 @@ use std::thread;
 use larder_testkit::{ImageSpec, KernelImage, KernelMount, Scratch};
 use rustix::io::Errno;
 
-use crate::support::{Mounted, as_nobody, larder, succeed, wait_until};
+use crate::support::{Mounted, as_nobody, larder, larder_in, succeed, wait_until};
 
 /// Remounts as mount(8) would, and returns the message if that fails.
 fn remount(mounted: &Mounted, words: &str) -> Result<(), String> {
@@ -230,12 +230,11 @@ fn options_change_while_it_is_mounted() {
     assert_eq!(names.map(is_compressed), [false, true, true, false]);
 }
 
-/// With its own copy of the program, since nobody may not look into a build directory.
 #[test]
 fn other_users_remount_with_options_that_need_no_kernel() {
     let scratch = Scratch::new();
     let at = |name: &str| -> PathBuf { scratch.path().join(name) };
-    fs::copy(env!("CARGO_BIN_EXE_larder"), at("larder")).unwrap();
+    larder_in(scratch.path());
     fs::create_dir(at("mnt")).unwrap();
     for path in [scratch.path().to_owned(), at("mnt")] {
         std::os::unix::fs::chown(path, Some(65_534), Some(65_534)).unwrap();

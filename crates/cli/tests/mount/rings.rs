@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 
 use larder_testkit::{RingsOffered, Scratch};
 
-use crate::support::{Mounted, as_nobody, over_rings, rings_of, succeed, wait_until};
+use crate::support::{Mounted, as_nobody, larder_in, over_rings, rings_of, succeed, wait_until};
 
 /// Repeats tests of other files with their mounts served through rings.
 macro_rules! over_rings {
@@ -159,7 +159,7 @@ fn users_without_rings_are_served_without() {
     let _forbidden = NoRingsForUsers::new();
     let scratch = Scratch::new();
     let at = |name: &str| scratch.path().join(name);
-    fs::copy(env!("CARGO_BIN_EXE_larder"), at("larder")).unwrap();
+    larder_in(scratch.path());
     fs::create_dir(at("mnt")).unwrap();
     fs::set_permissions(scratch.path(), Permissions::from_mode(0o777)).unwrap();
     fs::set_permissions(at("mnt"), Permissions::from_mode(0o777)).unwrap();

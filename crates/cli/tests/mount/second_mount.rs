@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
 
-use crate::support::{Mounted, as_nobody, larder, shell, succeed, wait_until};
+use crate::support::{Mounted, as_nobody, larder, larder_in, shell, succeed, wait_until};
 
 /// Another mount point; unmounted when dropped.
 struct Place(PathBuf);
@@ -284,7 +284,7 @@ fn reading_and_writing_go_through_one_server() {
 fn users_are_told_their_options() {
     let scratch = Scratch::new();
     let at = |name: &str| scratch.path().join(name);
-    fs::copy(env!("CARGO_BIN_EXE_larder"), at("larder")).unwrap();
+    larder_in(scratch.path());
     fs::create_dir(at("mnt")).unwrap();
     let second = Place::new(at("second"));
     shell(scratch.path(), "chmod 777 . mnt second");

@@ -14,7 +14,7 @@ use larder_testkit::command::run;
 use larder_testkit::{Content, ImageSpec, KernelImage, KernelMount};
 use rustix::io::Errno;
 
-use crate::support::{Mounted, as_nobody, larder, succeed, wait_until};
+use crate::support::{Mounted, as_nobody, larder, larder_in, succeed, wait_until};
 
 /// A mount with the read-only snapshots `one`, `two` and `three` of a subvolume `work`.
 fn with_snapshots() -> Mounted {
@@ -306,8 +306,7 @@ fn only_root_and_the_mounting_user_may_ask() {
     mounted.mount(&["-o", "allow_other", "--create", "1G"]);
     subvolume(&mounted, &["create", "work"]);
     subvolume(&mounted, &["snapshot", "-r", "work", "one"]);
-    let program = mounted.folder().join("larder");
-    fs::copy(env!("CARGO_BIN_EXE_larder"), &program).unwrap();
+    let program = larder_in(mounted.folder());
     let output = as_nobody(&program).arg("send").arg(mounted.join("one")).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(errors(&output).contains("talks only to other users"), "{}", errors(&output));

@@ -52,6 +52,13 @@ pub(crate) fn larder() -> Command {
     Command::new(env!("CARGO_BIN_EXE_larder"))
 }
 
+/// A copy of the program in `folder`. Other users may not look into a build directory.
+pub(crate) fn larder_in(folder: &Path) -> PathBuf {
+    let copy = folder.join("larder");
+    fs::copy(env!("CARGO_BIN_EXE_larder"), &copy).expect("it can be copied");
+    copy
+}
+
 /// Runs a command that must succeed, and returns its standard output.
 #[track_caller]
 pub(crate) fn succeed(command: &mut Command) -> String {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use larder_testkit::{KernelMount, Scratch};
 
 use crate::rings::Server;
-use crate::support::{Mounted, as_nobody, larder, succeed, wait_until};
+use crate::support::{Mounted, as_nobody, larder, larder_in, succeed, wait_until};
 
 /// The uid of nobody.
 const NOBODY: u32 = 65_534;
@@ -97,17 +97,15 @@ fn others_cannot_look_in_unless_they_may() {
     mounted.finish();
 }
 
-/// A folder of nobody with a directory to mount at, and with a copy of the program, since nobody
-/// may not look into a build directory.
+/// A folder of nobody with a directory to mount at, and with a copy of the program.
 fn folder_of_nobody() -> Scratch {
     let scratch = Scratch::new();
     let at = |name: &str| scratch.path().join(name);
-    fs::copy(env!("CARGO_BIN_EXE_larder"), at("larder")).unwrap();
+    larder_in(scratch.path());
     fs::create_dir(at("mnt")).unwrap();
     for path in [scratch.path().to_owned(), at("mnt")] {
         std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     }
-    // As udev has it, where that runs.
     scratch
 }
 
@@ -162,8 +160,7 @@ fn users_have_the_rights_to_subvolumes_that_btrfs_gives_them() {
             mounted.unmount();
             mounted.mount(&["-o", "allow_other,user_subvol_rm_allowed"]);
         }
-        // The user who runs it must be able to reach it.
-        fs::copy(env!("CARGO_BIN_EXE_larder"), mounted.folder().join("larder")).unwrap();
+        larder_in(mounted.folder());
         let can = |line: &str| nobody_can(&mounted, &format!("../larder {line}"));
         assert!(can("subvolume create own/mine"));
         assert_eq!(fs::metadata(mounted.join("own/mine")).unwrap().uid(), NOBODY);
@@ -196,7 +193,7 @@ fn few_threads_serve_or_the_server_says_why_not() {
     const FRUGAL: &str = "games";
     let scratch = Scratch::new();
     let at = |name: &str| scratch.path().join(name);
-    fs::copy(env!("CARGO_BIN_EXE_larder"), at("larder")).unwrap();
+    larder_in(scratch.path());
     fs::set_permissions(scratch.path(), Permissions::from_mode(0o777)).unwrap();
     let as_frugal = |threads: &str| {
         let mut command = Command::new("prlimit");
