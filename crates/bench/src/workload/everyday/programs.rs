@@ -81,7 +81,8 @@ rows() {
 bulk() { $LARDER "$@"; }
 unpack() { if [ "$LARDER" ]; then $LARDER cp -a - "$2" < "$1"; else tar -xf "$1" -C "$2"; fi; }
 pack() { if [ "$LARDER" ]; then $LARDER tar "$1"; else tar -c -C "$1" .; fi; }
-commit() { git "$@" -c user.name=a -c user.email=a commit -qm all; }
+# Git would pack objects in the background, while other programs are measured.
+commit() { git "$@" -c user.name=a -c user.email=a -c gc.auto=0 commit -qm all; }
 "#;
 
 /// Runs all programs below `root`, a mount of `side`, and reports the time of each.
