@@ -106,3 +106,8 @@ pub use send::SendSnapshot;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// So is the one of the cookbook.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/cookbook/embedding.md")]
+struct Embedding;

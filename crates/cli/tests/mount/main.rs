@@ -7,6 +7,7 @@ mod cached;
 mod clients;
 mod commands;
 mod crash;
+mod documents;
 mod ending;
 mod full;
 mod handles;
