@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use rustix::io::Errno;
+
 use crate::{Device, InUse};
 
 /// The kinds of call on a [`Device`].
@@ -106,6 +108,18 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
+    /// The error as a number of the operating system.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Open { source, .. } | Self::Resize { source, .. } | Self::Io { source, .. } => {
+                source.raw_os_error().unwrap_or(Errno::IO.raw_os_error())
+            }
+            Self::InUse { .. } => Errno::BUSY.raw_os_error(),
+            Self::PastEnd { .. } => Errno::IO.raw_os_error(),
+            Self::ReadOnly { .. } => Errno::ROFS.raw_os_error(),
+        }
+    }
+
     /// An [`Io`](Self::Io) error of `device`.
     pub fn io(
         device: &dyn Device,

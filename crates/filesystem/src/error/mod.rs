@@ -189,6 +189,14 @@ pub enum DataError {
 }
 
 impl Error {
+    /// The error without the path that it is about, for a caller that names the path itself.
+    pub fn problem(&self) -> &Self {
+        match self {
+            Self::About(error) => &error.problem,
+            error => error,
+        }
+    }
+
     /// The same error about `path`.
     #[doc(hidden)]
     #[must_use]

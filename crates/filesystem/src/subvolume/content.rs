@@ -78,13 +78,24 @@ impl Subvolume {
         }
     }
 
+    /// The regular file at `path`, which is created with these permissions if it is not there.
+    pub fn open_or_create(&self, path: impl AsRef<Path>, permissions: u32) -> Result<File> {
+        let path = path.as_ref();
+        match self.open_file(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            opened => return opened,
+        }
+        match self.create(path, permissions) {
+            // Another thread was faster.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => self.open_file(path),
+            created => created,
+        }
+    }
+
     /// The file at `path` without its data, if it has any.
     fn empty_file(&self, path: &Path, permissions: u32) -> Result<File> {
-        match self.open_file(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => self.create(path, permissions),
-            Err(error) => Err(error),
-            Ok(file) => file.set_len(0).map(|()| file),
-        }
+        let file = self.open_or_create(path, permissions)?;
+        file.set_len(0).map(|()| file)
     }
 }
 

@@ -88,3 +88,26 @@ fn whole_files_and_trees_are_as_in_std_fs() {
     fs.sync().unwrap();
     disk.check();
 }
+
+#[test]
+fn a_file_is_opened_or_created() {
+    let disk = Disk::new();
+    let fs = disk.open();
+    let top = fs.subvolume("/").unwrap();
+    let made = top.open_or_create("file", 0o600).unwrap();
+    assert_eq!(made.metadata().mode & 0o7777, 0o600);
+    let found = top.open_or_create("file", 0o644).unwrap();
+    assert_eq!(found, made);
+    assert_eq!(found.metadata().mode & 0o7777, 0o600);
+    assert_eq!(top.open_or_create("/", 0o644).unwrap_err().kind(), ErrorKind::IsADirectory);
+    assert_eq!(top.open_or_create("none/file", 0o644).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn an_error_names_the_path_and_has_the_problem_without_it() {
+    let disk = Disk::new();
+    let error = disk.open().subvolume("/").unwrap().read("none").unwrap_err();
+    assert_eq!(error.to_string(), "none: No such file or directory");
+    assert_eq!(error.problem().to_string(), "No such file or directory");
+    assert_eq!(error.problem().kind(), error.kind());
+}

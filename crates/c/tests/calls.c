@@ -1,0 +1,223 @@
+// Every function: its results, its errors, and what it does with nonsense. calls IMAGE
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <larder.h>
+
+#define FAILS(call, number) assert((call) == -(number) && errno == (number) && *larder_last_error())
+#define IS_NULL(call, number) assert(!(call) && errno == (number) && *larder_last_error())
+#define THREADS 4
+
+static const char *images[1];
+
+static void opening(void)
+{
+    const char *none[] = {"/nonexistent/disk.img"};
+
+    IS_NULL(larder_open(none, 1, 0), ENOENT);
+    assert(strstr(larder_last_error(), "/nonexistent/disk.img"));
+    IS_NULL(larder_open(NULL, 1, 0), EFAULT);
+    IS_NULL(larder_open(images, 0, 0), EINVAL);
+    IS_NULL(larder_open(images, 1, 1u << 31), EINVAL);
+    FAILS(larder_mkfs(none, 1, 256 << 20, NULL, false), ENOENT);
+    FAILS(larder_mkfs(images, 1, 256 << 20, "\xff", true), EINVAL);
+    assert(larder_mkfs(images, 1, 256 << 20, NULL, false) == 0);
+    FAILS(larder_mkfs(images, 1, 0, NULL, false), EEXIST);
+
+    struct larder_fs *fs = larder_open(images, 1, LARDER_OPEN_WRITE);
+    assert(fs);
+    IS_NULL(larder_open(images, 1, LARDER_OPEN_WRITE), EBUSY);
+    assert(larder_close(fs) == 0 && larder_close(NULL) == 0);
+
+    fs = larder_open(images, 1, 0);
+    assert(fs);
+    FAILS(larder_mkdir(fs, "/x", 0755), EROFS);
+    FAILS(larder_snapshot(fs, "/", "/x", true), EROFS);
+    assert(larder_sync(fs) == 0 && larder_close(fs) == 0);
+    FAILS(larder_sync(NULL), EFAULT);
+}
+
+static void names(struct larder_fs *fs)
+{
+    struct stat found;
+    char target[8];
+
+    assert(larder_mkdir(fs, "/a", 0750) == 0);
+    FAILS(larder_mkdir(fs, "/a", 0750), EEXIST);
+    FAILS(larder_mkdir(fs, NULL, 0750), EFAULT);
+    FAILS(larder_mkdir(fs, "/none/a", 0750), ENOENT);
+    assert(larder_stat(fs, "a", &found) == 0 && found.st_mode == (S_IFDIR | 0750));
+    FAILS(larder_stat(fs, "/none", &found), ENOENT);
+    FAILS(larder_stat(fs, "/a", NULL), EFAULT);
+    assert(larder_symlink(fs, "nowhere", "/a/link") == 0);
+    FAILS(larder_stat(fs, "/a/link", &found), ENOENT);
+    assert(larder_lstat(fs, "/a/link", &found) == 0 && S_ISLNK(found.st_mode));
+    assert(larder_readlink(fs, "/a/link", target, 4) == 4 && !memcmp(target, "nowh", 4));
+    assert(larder_readlink(fs, "/a/link", target, 8) == 7);
+    assert(larder_readlink(fs, "/a", target, 8) == -1 && errno == EINVAL);
+    assert(larder_link(fs, "/a/link", "/a/again") == 0);
+    assert(larder_rename(fs, "/a/again", "/a/moved") == 0);
+    FAILS(larder_rename(fs, "/a/again", "/a/moved"), ENOENT);
+    FAILS(larder_unlink(fs, "/a"), EISDIR);
+    FAILS(larder_rmdir(fs, "/a"), ENOTEMPTY);
+    assert(larder_unlink(fs, "/a/moved") == 0 && larder_unlink(fs, "/a/link") == 0);
+    assert(larder_rmdir(fs, "/a") == 0);
+}
+
+static void files(struct larder_fs *fs)
+{
+    struct stat found;
+    char data[16];
+    struct larder_file *file = larder_file_open(fs, "/file", O_RDWR | O_CREAT | O_EXCL, 0600);
+
+    assert(file);
+    assert(larder_pwrite(file, "0123456789", 10, 5) == 10);
+    assert(larder_pread(file, data, 16, 3) == 12 && !memcmp(data, "\0\0" "012", 5));
+    assert(larder_pread(file, data, 16, UINT64_MAX) == 0);
+    assert(larder_pread(file, NULL, 16, 0) == -1 && errno == EFAULT);
+    assert(larder_pread(file, NULL, 0, 0) == 0);
+    assert(larder_pwrite(file, "x", 1, UINT64_MAX) == -1 && errno == EFBIG);
+    assert(larder_ftruncate(file, 7) == 0 && larder_fsync(file) == 0);
+    FAILS(larder_ftruncate(file, UINT64_MAX), EFBIG);
+    assert(larder_fstat(file, &found) == 0 && found.st_size == 7);
+    assert(found.st_mode == (S_IFREG | 0600) && found.st_nlink == 1 && found.st_mtime > 1700000000);
+    assert(larder_file_close(file) == 0 && larder_file_close(NULL) == 0);
+
+    IS_NULL(larder_file_open(fs, "/file", O_RDWR | O_CREAT | O_EXCL, 0600), EEXIST);
+    IS_NULL(larder_file_open(fs, "/none", O_RDWR, 0), ENOENT);
+    IS_NULL(larder_file_open(fs, "/", O_RDONLY, 0), EISDIR);
+    IS_NULL(larder_file_open(fs, "/file", O_RDONLY | O_DIRECTORY, 0), EINVAL);
+
+    file = larder_file_open(fs, "/file", O_WRONLY | O_APPEND, 0);
+    assert(file && larder_pwrite(file, "end", 3, 0) == 3);
+    assert(larder_pread(file, data, 16, 0) == -1 && errno == EBADF);
+    larder_file_close(file);
+    file = larder_file_open(fs, "/file", O_RDONLY, 0);
+    assert(file && larder_pread(file, data, 16, 7) == 3 && !memcmp(data, "end", 3));
+    assert(larder_pwrite(file, "x", 1, 0) == -1 && errno == EBADF);
+    larder_file_close(file);
+    file = larder_file_open(fs, "/file", O_WRONLY | O_TRUNC, 0);
+    assert(file && larder_fstat(file, &found) == 0 && found.st_size == 0);
+    larder_file_close(file);
+}
+
+static void directories(struct larder_fs *fs)
+{
+    struct larder_dirent entry;
+    struct larder_dir *dir;
+    char name[16];
+
+    assert(larder_mkdir(fs, "/dir", 0755) == 0);
+    for (int n = 0; n < 300; n++) {
+        snprintf(name, sizeof name, "/dir/%d", n);
+        assert(larder_mkdir(fs, name, 0755) == 0);
+    }
+    dir = larder_opendir(fs, "/dir");
+    assert(dir);
+    for (int n = 0; n < 300; n++) {
+        assert(larder_readdir(dir, &entry) == 1 && atoi(entry.name) == n);
+        assert(entry.inode > 256 && S_ISDIR(entry.type));
+    }
+    assert(larder_readdir(dir, &entry) == 0 && larder_readdir(dir, &entry) == 0);
+    FAILS(larder_readdir(dir, NULL), EFAULT);
+    assert(larder_closedir(dir) == 0 && larder_closedir(NULL) == 0);
+    IS_NULL(larder_opendir(fs, "/file"), ENOTDIR);
+}
+
+static void subvolumes(struct larder_fs *fs)
+{
+    assert(larder_subvolume_create(fs, "/sub") == 0);
+    assert(larder_snapshot(fs, "/sub", "/snapshot", true) == 0);
+    FAILS(larder_mkdir(fs, "/snapshot/x", 0755), EROFS);
+    FAILS(larder_snapshot(fs, "/dir", "/other", true), EINVAL);
+    assert(larder_snapshot(fs, "/snapshot", "/other", false) == 0);
+    assert(larder_mkdir(fs, "/other/x", 0755) == 0);
+    assert(larder_subvolume_delete(fs, "/other") == 0);
+    FAILS(larder_subvolume_delete(fs, "/dir"), EINVAL);
+}
+
+struct job {
+    struct larder_fs *fs;
+    int number;
+};
+
+static void *work(void *argument)
+{
+    struct job *job = argument;
+    char name[16], data[4096], found[4096];
+
+    memset(data, 'a' + job->number, sizeof data);
+    snprintf(name, sizeof name, "/job%d", job->number);
+    struct larder_file *file = larder_file_open(job->fs, name, O_RDWR | O_CREAT, 0644);
+    assert(file);
+    for (int n = 0; n < 100; n++) {
+        assert(larder_pwrite(file, data, sizeof data, n * sizeof data) == sizeof data);
+        assert(larder_pread(file, found, sizeof found, n * sizeof data) == sizeof found);
+        assert(!memcmp(data, found, sizeof data));
+    }
+    larder_file_close(file);
+    FAILS(larder_mkdir(job->fs, name, 0755), EEXIST);
+    assert(strstr(larder_last_error(), name));
+    return NULL;
+}
+
+static void threads(struct larder_fs *fs)
+{
+    pthread_t thread[THREADS];
+    struct job jobs[THREADS];
+
+    for (int n = 0; n < THREADS; n++) {
+        jobs[n] = (struct job){fs, n};
+        assert(pthread_create(&thread[n], NULL, work, &jobs[n]) == 0);
+    }
+    for (int n = 0; n < THREADS; n++)
+        assert(pthread_join(thread[n], NULL) == 0);
+}
+
+static void count(const struct larder_finding *finding, void *context)
+{
+    assert(*finding->kind && *finding->place && *finding->message && finding->is_error);
+    ++*(int *)context;
+}
+
+static void checking(void)
+{
+    int found = 0;
+
+    assert(larder_check(images, 1, LARDER_CHECK_DATA, count, &found) == 0 && found == 0);
+    FAILS(larder_check(images, 1, 1u << 31, NULL, NULL), EINVAL);
+    FAILS(larder_check(images, 0, 0, NULL, NULL), EINVAL);
+
+    int image = open(images[0], O_RDWR);
+    char junk[4096];
+    memset(junk, 7, sizeof junk);
+    // The second superblock.
+    assert(pwrite(image, junk, sizeof junk, 64 << 20) == sizeof junk && close(image) == 0);
+    assert(larder_check(images, 1, 0, count, &found) == 1 && found == 1);
+    assert(larder_check(images, 1, 0, NULL, NULL) == 1);
+}
+
+int main(int argc, char **argv)
+{
+    assert(argc == 2);
+    images[0] = argv[1];
+    opening();
+    struct larder_fs *fs = larder_open(images, 1, LARDER_OPEN_WRITE);
+    assert(fs);
+    names(fs);
+    files(fs);
+    directories(fs);
+    subvolumes(fs);
+    threads(fs);
+    assert(larder_sync(fs) == 0 && larder_close(fs) == 0);
+    checking();
+    return 0;
+}

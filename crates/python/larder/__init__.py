@@ -1,0 +1,43 @@
+"""btrfs in user space: file systems in image files and on devices, without kernel btrfs and without root.
+
+>>> import larder
+>>> with larder.open("disk.img", write=True) as fs:
+...     with fs.open("/notes.txt", "w") as file:
+...         print("bread, butter", file=file)
+...     fs.snapshot("/", "/monday", read_only=True)
+
+Methods have the names that ``os``, ``shutil`` and ``pathlib`` give them. A failure is an
+``OSError`` with the number that a kernel would return. All threads may use one file system.
+"""
+
+from ._file import FileIO
+from ._filesystem import DiskUsage, FileSystem, open
+from ._larder import (
+    CheckReport,
+    DirEntry,
+    Finding,
+    MkfsSummary,
+    ScanDir,
+    Stat,
+    Subvolume,
+    __version__,
+    check,
+    mkfs,
+)
+
+__all__ = [
+    "CheckReport",
+    "DirEntry",
+    "DiskUsage",
+    "FileIO",
+    "FileSystem",
+    "Finding",
+    "MkfsSummary",
+    "ScanDir",
+    "Stat",
+    "Subvolume",
+    "__version__",
+    "check",
+    "mkfs",
+    "open",
+]

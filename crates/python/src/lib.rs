@@ -1,0 +1,54 @@
+//! The module `larder._larder`: file systems as Python objects.
+//!
+//! What Python has types for, files that are streams and walks, is Python, in the package `larder`
+//! beside this crate. Here is what it is made from: one method for each call of the library.
+//!
+//! # Invariants
+//! - Other Python threads run during every call that reads or writes an image.
+//! - Only a `FileSystem` and open `File`s hold handles of the library: once these are closed,
+//!   no iterator or entry keeps an image open.
+//! - A failure is an `OSError` with the number that a kernel would return, and the path that the
+//!   caller gave.
+#![forbid(unsafe_code)]
+#![expect(clippy::needless_pass_by_value, reason = "what comes from Python is a value")]
+
+mod check;
+mod entries;
+mod error;
+mod file;
+mod filesystem;
+mod mkfs;
+mod names;
+mod options;
+mod path;
+mod stat;
+mod stream;
+mod subvolumes;
+mod xattrs;
+
+use pyo3::prelude::*;
+
+use check::{CheckReport, Finding};
+use entries::{DirEntry, ScanDir};
+use file::File;
+use filesystem::FileSystem;
+use mkfs::MkfsSummary;
+use stat::Stat;
+use subvolumes::Subvolume;
+
+/// The native half of the package `larder`.
+#[pymodule]
+fn _larder(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<CheckReport>()?;
+    module.add_class::<DirEntry>()?;
+    module.add_class::<File>()?;
+    module.add_class::<FileSystem>()?;
+    module.add_class::<Finding>()?;
+    module.add_class::<MkfsSummary>()?;
+    module.add_class::<ScanDir>()?;
+    module.add_class::<Stat>()?;
+    module.add_class::<Subvolume>()?;
+    module.add_function(wrap_pyfunction!(check::check, module)?)?;
+    module.add_function(wrap_pyfunction!(mkfs::mkfs, module)?)?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))
+}
