@@ -56,7 +56,7 @@ struct larder_finding {
     // The stable name of the kind: "link-count".
     const char *kind;
     // Where it is.
-    const char *place;
+    const char *location;
     // What was found, and what was expected.
     const char *message;
     // Whether data is lost, or will be when the file system is written.

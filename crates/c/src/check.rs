@@ -17,7 +17,7 @@ pub struct larder_finding {
     /// The stable name of the kind: "link-count".
     pub kind: *const c_char,
     /// Where it is.
-    pub place: *const c_char,
+    pub location: *const c_char,
     /// What was found, and what was expected.
     pub message: *const c_char,
     /// Whether data is lost, or will be when the file system is written.
@@ -52,10 +52,10 @@ pub unsafe extern "C" fn larder_check(
             for finding in &group.findings {
                 let text = |text: String| CString::new(text.replace('\0', "")).unwrap_or_default();
                 let (kind, message) = (text(group.kind.id().into()), text(finding.message.clone()));
-                let place = text(finding.place.to_string());
+                let location = text(finding.location.to_string());
                 let finding = larder_finding {
                     kind: kind.as_ptr(),
-                    place: place.as_ptr(),
+                    location: location.as_ptr(),
                     message: message.as_ptr(),
                     is_error: group.severity == Severity::Error,
                 };

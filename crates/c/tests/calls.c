@@ -184,7 +184,7 @@ static void threads(struct larder_fs *fs)
 
 static void count(const struct larder_finding *finding, void *context)
 {
-    assert(*finding->kind && *finding->place && *finding->message && finding->is_error);
+    assert(*finding->kind && *finding->location && *finding->message && finding->is_error);
     ++*(int *)context;
 }
 

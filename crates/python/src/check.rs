@@ -17,7 +17,7 @@ pub(crate) struct Finding {
     /// The meaning of the kind, in a sentence.
     title: &'static str,
     /// Where it is, as text.
-    place: String,
+    location: String,
     /// What was found, and what was expected.
     message: String,
     /// Paths of affected files, as far as they are known.
@@ -50,7 +50,7 @@ pub(crate) struct CheckReport {
 #[pymethods]
 impl Finding {
     fn __str__(&self) -> String {
-        format!("{}: {}: {}: {}", self.severity, self.kind, self.place, self.message)
+        format!("{}: {}: {}: {}", self.severity, self.kind, self.location, self.message)
     }
 
     fn __repr__(&self) -> String {
@@ -93,7 +93,7 @@ fn findings(group: &KindFindings) -> impl Iterator<Item = Finding> {
         kind: group.kind.id(),
         severity: group.severity.to_string(),
         title: group.kind.title(),
-        place: finding.place.to_string(),
+        location: finding.location.to_string(),
         message: finding.message.clone(),
         paths: finding.files.iter().filter_map(|file| file.path.clone()).collect(),
         devices: finding.devices.iter().map(ToString::to_string).collect(),
