@@ -1,4 +1,4 @@
-"""btrfs in user space: file systems in image files and on devices, without kernel btrfs and without root.
+"""btrfs in user space: file systems in image files and on devices, without kernel btrfs.
 
 >>> import larder
 >>> with larder.open("disk.img", write=True) as fs:

@@ -9,6 +9,8 @@
 //!   no iterator or entry keeps an image open.
 //! - A failure is an `OSError` with the number that a kernel would return, and the path that the
 //!   caller gave.
+// A test program of Rust has no Python to link with: `cargo test --lib` makes an empty one.
+#![cfg(not(test))]
 #![forbid(unsafe_code)]
 #![expect(clippy::needless_pass_by_value, reason = "what comes from Python is a value")]
 

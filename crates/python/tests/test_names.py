@@ -52,7 +52,12 @@ def test_errors_are_those_of_the_system(fs):
 def test_what_is_open_for_reading_cannot_change(image):
     with larder.open(image) as fs:
         assert not fs.writable
-        for call in (lambda: fs.mkdir("/x"), lambda: fs.open("/x", "w"), lambda: fs.setxattr("/", "user.x", b"")):
+        calls = [
+            lambda: fs.mkdir("/x"),
+            lambda: fs.open("/x", "w"),
+            lambda: fs.setxattr("/", "user.x", b""),
+        ]
+        for call in calls:
             with pytest.raises(OSError) as raised:
                 call()
             assert raised.value.errno == errno.EROFS
@@ -72,7 +77,8 @@ def test_bad_images(tmp_path):
     for wrong in ([], 3, None, [3]):
         with pytest.raises((TypeError, ValueError)):
             larder.open(wrong)
-    for options in ({"commit_interval": -1.0}, {"compression": "zip"}, {"partition": 1, "offset": 1}):
+    wrong = [{"commit_interval": -1.0}, {"compression": "zip"}, {"partition": 1, "offset": 1}]
+    for options in wrong:
         with pytest.raises(ValueError):
             larder.open(path, **options)
 
@@ -178,7 +184,9 @@ def test_walks_are_those_of_os(fs, image, mounted):
     point = str(mounted("ro"))
     with larder.open(image) as fs:
         for topdown in (True, False):
-            ours = [(path, sorted(dirs), sorted(files)) for path, dirs, files in fs.walk("/", topdown)]
+            ours = [
+                (path, sorted(dirs), sorted(files)) for path, dirs, files in fs.walk("/", topdown)
+            ]
             theirs = [
                 (path[len(point) :] or "/", sorted(dirs), sorted(files))
                 for path, dirs, files in os.walk(point, topdown)

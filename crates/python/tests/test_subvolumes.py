@@ -159,9 +159,10 @@ def test_making(tmp_path):
     with pytest.raises(OSError) as raised:
         larder.mkfs(tmp_path / "small.img", size=1 << 20)
     assert raised.value.errno == errno.ENOSPC and not (tmp_path / "small.img").exists()
-    for wrong in ({"checksum": "md5"}, {"features": "odd"}, {"data_profile": "raid2"}, {"uuid": "x"}):
+    wrong = [{"checksum": "md5"}, {"features": "odd"}, {"data_profile": "raid2"}, {"uuid": "x"}]
+    for options in wrong:
         with pytest.raises(ValueError):
-            larder.mkfs(tmp_path / "wrong.img", size=200 << 20, **wrong)
+            larder.mkfs(tmp_path / "wrong.img", size=200 << 20, **options)
 
 
 def test_several_devices(tmp_path):
@@ -198,7 +199,12 @@ def test_findings(image):
 def test_the_kernel_reads_what_python_writes(fs, image, mounted):
     """And Python reads what the kernel writes."""
     fs.makedirs("/a/b")
-    contents = {"/small": b"x", "/a/large": os.urandom(5 << 20), "/a/b/bütter": b"", "/a/\udcff": b"y"}
+    contents = {
+        "/small": b"x",
+        "/a/large": os.urandom(5 << 20),
+        "/a/b/bütter": b"",
+        "/a/\udcff": b"y",
+    }
     for path, data in contents.items():
         fs.write_bytes(path, data)
     fs.symlink("../small", "/a/link")
@@ -215,8 +221,8 @@ def test_the_kernel_reads_what_python_writes(fs, image, mounted):
         assert (point / path[1:]).read_bytes() == data
     for path, found in ours.items():
         theirs = os.lstat(point / path[1:])
-        for name in ("mode", "ino", "nlink", "uid", "gid", "size", "mtime_ns", "ctime_ns", "blocks"):
-            name = f"st_{name}"
+        for field in "mode ino nlink uid gid size mtime_ns ctime_ns blocks".split():
+            name = f"st_{field}"
             assert getattr(found, name) == getattr(theirs, name), (path, name)
     assert os.readlink(point / "a/link") == "../small"
     assert os.getxattr(point / "small", "user.mime") == b"text/plain"
