@@ -322,3 +322,39 @@ fn findings_name_files_and_other_operands_are_refused() {
     assert!(refused.contains("leave out :/damaged"), "{refused}");
     assert!(!scratch.path().join("page").exists());
 }
+
+/// The script draws the map, and a click opens a directory in it.
+#[test]
+#[ignore = "needs a browser, which is a large download"]
+fn a_browser_shows_the_map() {
+    let scratch = Scratch::new();
+    let content = scratch.path().join("content");
+    for (name, len_bytes) in [("one/a", 300_000), ("one/b", 200_000), ("two/c", 400_000)] {
+        let path = content.join(name);
+        fs::create_dir_all(path.parent().expect("one is above")).expect("it is made");
+        fs::write(path, vec![3; len_bytes]).expect("it is written");
+    }
+    let image = scratch.path().join("image");
+    succeed(&format!("mkfs -q -b 256M --rootdir {} {}", content.display(), image.display()));
+    let page = succeed(&format!("report {}", image.display()));
+    let click = r#"<script>document.querySelector("[title^='/one: ']").click()</script></body>"#;
+    let path = scratch.path().join("page.html");
+    fs::write(&path, page.replace("</body>", click)).expect("it is written");
+    let mut browser = Command::new("chromium");
+    browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--window-size=390,844"]);
+    browser.args(["--virtual-time-budget=2000", "--dump-dom"]).arg(&path);
+    let shown = browser.env("HOME", scratch.path()).output().expect("chromium starts");
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let trail = shown.split("<nav").nth(1).and_then(|rest| rest.split("</nav>").next());
+    let trail = trail.unwrap_or_else(|| panic!("no map: {shown}"));
+    for name in [">everything<", ">/<", " aria-current=\"true\">one<"] {
+        assert!(trail.contains(name), "{name}: {trail}");
+    }
+    let tiles: Vec<&str> = shown.split("<div class=\"tile\"").skip(1).collect();
+    assert_eq!(tiles.len(), 2, "{shown}");
+    assert!(
+        tiles[0].contains("title=\"/one/a: 296.00KiB on disk, 296.00KiB alone here"),
+        "{}",
+        tiles[0]
+    );
+}

@@ -416,7 +416,8 @@ impl Device {
 
 impl Errors {
     pub fn sum(&self) -> u64 {
-        self.writes + self.reads + self.flushes + self.corruptions + self.generations
+        let counts = [self.writes, self.reads, self.flushes, self.corruptions, self.generations];
+        counts.into_iter().fold(0, u64::saturating_add)
     }
 }
 

@@ -8,7 +8,7 @@ pub fn section(html: &mut Html, fragmentation: &Fragmentation) {
     let Fragmentation { files, extents, fragments, .. } = fragmentation;
     html.paragraph(&format!(
         "{} files with {} extents, in {} fragments: parts of a file that are in one piece. \
-         Snapshots that look like an open subvolume are left out.",
+         Snapshots that are one rectangle on the map are left out.",
         count(*files),
         count(*extents),
         count(*fragments)

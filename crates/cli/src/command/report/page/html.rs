@@ -148,7 +148,7 @@ pub fn escape(text: &str) -> String {
 
 /// Bytes in the unit that suits them.
 pub fn size(bytes: u64) -> String {
-    Units::default().show(bytes)
+    if bytes == 0 { "0".into() } else { Units::default().show(bytes) }
 }
 
 /// A number in groups of three digits.

@@ -12,7 +12,7 @@ mod places;
 use std::fmt::Write;
 
 use self::html::{Cell, Html, count, escape, size};
-use super::document::{Compression, Document, Subvolume};
+use super::document::{Compression, Device, Document, Subvolume};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -59,21 +59,19 @@ fn head(html: &mut Html, document: &Document, title: &str) {
     for notice in &document.notices {
         html.raw(&format!("<p class=\"notice\" role=\"note\">{}</p>\n", escape(notice)));
     }
-    let devices: u64 = document.devices.iter().map(|device| device.total_bytes).sum();
-    let allocated: u64 = document.devices.iter().map(|device| device.allocated_bytes).sum();
+    let sum = |of: fn(&Device) -> u64| document.devices.iter().map(of).fold(0, u64::saturating_add);
+    let (devices, allocated) = (sum(|one| one.total_bytes), sum(|one| one.allocated_bytes));
     let data = &document.data;
     let saved = data.referenced_bytes.saturating_sub(data.disk_bytes);
-    let used = |is_wanted: &dyn Fn(&str) -> bool| -> u64 {
-        let spaces = document.space.iter().filter(|space| is_wanted(space.kind));
-        spaces.map(|space| space.used_bytes).sum()
-    };
+    let spaces = document.space.iter().filter(|space| space.kind != "Data");
+    let trees = spaces.map(|space| space.used_bytes).fold(0, u64::saturating_add);
     html.raw("<dl class=\"cards\">\n");
     let of_devices = format!("{} of it allocated", size(allocated));
     html.card("Devices", devices, &of_devices);
     html.card("Files refer to", data.referenced_bytes, "in all subvolumes and snapshots");
     html.card("Data on disk", data.disk_bytes, &format!("in {} extents", count(data.extents)));
     html.card("Saved", saved, "by sharing and compression");
-    html.card("Trees", used(&|kind| kind != "Data"), "names, attributes, checksums, small files");
+    html.card("Trees", trees, "names, attributes, checksums, small files");
     html.raw("</dl>\n</header>\n");
 }
 
@@ -83,9 +81,11 @@ fn subvolumes(html: &mut Html, subvolumes: &[Subvolume]) {
         "Alone is what no other subvolume refers to: deleting the subvolume gives it back. \
          Snapshots that share something with each other only give that back when all of them go.",
     );
+    let alone = |one: &Subvolume| one.exclusive_bytes.saturating_add(one.exclusive_tree_bytes);
+    let all = |one: &Subvolume| one.disk_bytes.saturating_add(one.tree_bytes);
     let mut order: Vec<&Subvolume> = subvolumes.iter().collect();
-    order.sort_by_key(|one| std::cmp::Reverse(one.exclusive_bytes + one.exclusive_tree_bytes));
-    let greatest = order.iter().map(|one| one.disk_bytes + one.tree_bytes).max().unwrap_or(0);
+    order.sort_by_key(|one| std::cmp::Reverse(alone(one)));
+    let greatest = subvolumes.iter().map(all).max().unwrap_or(0);
     let rows = order.iter().take(MOST_ROWS).map(|one| {
         let kind = match (one.state, one.is_snapshot, one.is_read_only) {
             ("deleted", ..) => "being deleted",
@@ -96,12 +96,8 @@ fn subvolumes(html: &mut Html, subvolumes: &[Subvolume]) {
         };
         vec![
             Cell::text(one.path.as_deref().unwrap_or("no path")),
-            Cell::Bar {
-                alone: one.exclusive_bytes + one.exclusive_tree_bytes,
-                all: one.disk_bytes + one.tree_bytes,
-                of: greatest,
-            },
-            Cell::Bytes(one.exclusive_bytes + one.exclusive_tree_bytes),
+            Cell::Bar { alone: alone(one), all: all(one), of: greatest },
+            Cell::Bytes(alone(one)),
             Cell::Bytes(one.exclusive_bytes),
             Cell::Bytes(one.disk_bytes),
             Cell::Bytes(one.tree_bytes),
