@@ -320,7 +320,13 @@ fn findings_name_files_and_other_operands_are_refused() {
     assert!(refused.contains("unmount it, and name its image or device"), "{refused}");
     let refused = fail(&format!("report {}:/damaged", image.display()));
     assert!(refused.contains("leave out :/damaged"), "{refused}");
-    assert!(!scratch.path().join("page").exists());
+    let image = image.display();
+    let refused = fail(&format!("report -o {image} {image}"));
+    assert!(refused.contains("name another file for the report"), "{refused}");
+    let page = scratch.path().join("page");
+    fail(&format!("report -o {0} {0}-missing", page.display()));
+    assert!(!page.exists(), "it was not written");
+    succeed(&format!("check {image}"));
 }
 
 /// The script draws the map, and a click opens a directory in it.

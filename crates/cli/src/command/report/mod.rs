@@ -1,11 +1,11 @@
 //! `larder report`.
 
 mod document;
+mod file;
 mod names;
 mod page;
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
 use larder::Filesystem;
 
 use self::document::Document;
+use self::file::ReportFile;
 use crate::accounted::Accounted;
 use crate::command::Outcome;
 use crate::global::{self, Global};
@@ -81,6 +82,7 @@ impl Report {
             "a page is not for a terminal: name a file for it with -o"
         );
         let image = self.image()?;
+        let file = self.output.as_deref().map(ReportFile::open).transpose()?;
         let filesystem = self.source.open(&image)?;
         let document = self.document(&image, &filesystem, global.is_quiet())?;
         warn_of_bad_copies(&filesystem);
@@ -88,10 +90,8 @@ impl Report {
             Format::Html => page::page(&document),
             Format::Json => serde_json::to_string_pretty(&document)? + "\n",
         };
-        match &self.output {
-            Some(path) => {
-                fs::write(path, report).with_context(|| path.display().to_string())?;
-            }
+        match file {
+            Some(file) => file.write(&report)?,
             None => {
                 let mut out = stdout();
                 out.write_all(report.as_bytes())?;
@@ -126,9 +126,8 @@ impl Report {
         is_quiet: bool,
     ) -> anyhow::Result<Document> {
         let mut progress = Accounted::new();
-        let accounting = filesystem.accounting(&mut |now| match is_quiet {
-            true => ControlFlow::Continue(()),
-            false => progress.observe(now),
+        let accounting = filesystem.accounting(&mut |now| {
+            if is_quiet { ControlFlow::Continue(()) } else { progress.observe(now) }
         })?;
         drop(progress);
         let check = (self.check || self.check_data).then(|| self.findings(filesystem, is_quiet));

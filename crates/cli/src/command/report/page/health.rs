@@ -4,7 +4,7 @@ use larder_check::{AffectedFile, Finding, KindFindings};
 
 use super::MOST_ROWS;
 use super::html::{Cell, Html, count};
-use crate::command::report::document::{Device, Document};
+use crate::command::report::document::{Device, Document, Errors};
 
 pub fn section(html: &mut Html, document: &Document) {
     html.begin_section("health", "Health");
@@ -33,7 +33,7 @@ pub fn section(html: &mut Html, document: &Document) {
 
 fn device(device: &Device) -> Vec<Cell> {
     let name = device.name.as_deref().unwrap_or("missing");
-    let sum = device.errors.as_ref().map_or(0, |errors| errors.sum());
+    let sum = device.errors.as_ref().map_or(0, Errors::sum);
     let state = match device {
         Device { name: None, .. } => "missing",
         Device { is_stale: true, .. } => "missed commits",

@@ -95,7 +95,9 @@ impl Html {
         }
         for row in &rows {
             self.raw("<tr>");
-            row.iter().for_each(|cell| self.cell(cell));
+            for cell in row {
+                self.cell(cell);
+            }
             self.raw("</tr>\n");
         }
         self.raw("</tbody>\n</table>\n</div>\n");
