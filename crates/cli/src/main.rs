@@ -28,6 +28,7 @@ macro_rules! eprintln {
     }};
 }
 
+mod accounted;
 mod command;
 mod completion;
 mod destination;

@@ -17,7 +17,8 @@
 //! - [`Subvolume::scan`]: every inode in the order of the tree, in parts for several threads.
 //! - [`Directory::create_whole`], [`File::rewrite`], [`Subvolume::mark_received`],
 //!   [`Filesystem::subvolumes_of`]: for a receiver of streams.
-//! - [`Filesystem::space`]: the use of space. [`Filesystem::health`]: errors.
+//! - [`Filesystem::space`]: the use of space. [`Filesystem::accounting`]: where it went.
+//!   [`Filesystem::health`]: errors.
 //! - [`Error::kind`] says what an error means.
 //!
 //! # Invariants
@@ -62,6 +63,7 @@
 //!   step leaves a consistent file.
 #![forbid(unsafe_code)]
 
+mod accounting;
 mod core;
 mod directory;
 mod error;
@@ -78,6 +80,13 @@ mod xattr;
 pub use crate::core::policy::WritePolicy;
 #[doc(hidden)]
 pub use crate::core::tuning::{FindExtents, Queue, Reserve, Tuning};
+#[doc(hidden)]
+pub use accounting::RangeUnion;
+pub use accounting::{
+    Accounting, AccountingPhase, AccountingProgress, BlockGroupUse, EncodingUse, Fragmentation,
+    FragmentedFile, FragmentedFiles, Others, Part, PlaceKind, PlaceUse, SharedExtents, StoredAs,
+    SubvolumeState, SubvolumeUse,
+};
 pub use directory::entries::Entries;
 pub use directory::entry::Entry;
 pub use directory::handle::Directory;

@@ -45,6 +45,7 @@
 //!   [`Read`](std::io::Read), [`Write`](std::io::Write) and [`Seek`](std::io::Seek);
 //!   [`Directory::walk`] meets everything below.
 //! - [`Subvolume::scan_parts`] visits every inode, with several threads.
+//! - [`Filesystem::accounting`] says where the space went, by path, snapshot and compression.
 //! - [`Error::kind`] says what an error means; its text names the path, device or item.
 //!
 //! Reading shows the last commit or, open for writing, the current state. After a crash, newer
@@ -55,6 +56,7 @@
 //! copy or rebuilt from parity; [`Filesystem::stats`] counts this.
 #![forbid(unsafe_code)]
 
+pub mod accounting;
 pub mod check;
 pub mod device;
 mod find;

@@ -26,6 +26,7 @@ mod mv;
 mod property;
 mod receive;
 mod reflink;
+mod report;
 mod rm;
 mod send;
 mod setfattr;
@@ -139,6 +140,7 @@ enum Command {
     Property(property::Property),
     Receive(receive::Receive),
     Reflink(reflink::Reflink),
+    Report(report::Report),
     Rm(rm::Rm),
     #[command(alias = "se")]
     Send(Box<send::Send>),
@@ -204,6 +206,7 @@ impl Larder {
             Command::Mkfs(command) => command.run(&global),
             Command::Receive(command) => command.run(&global),
             Command::Reflink(command) => command.run(),
+            Command::Report(command) => command.run(&global),
             Command::Send(command) => command.run(&global),
             Command::Setfattr(command) => command.run(),
             Command::Stat(command) => command.run(),
@@ -222,7 +225,7 @@ impl Command {
             Self::Filesystem(command) => command.writes_json(),
             Self::Inspect(command) => command.writes_json(),
             Self::Subvolume(command) => command.writes_json(),
-            Self::Check(_) => true,
+            Self::Check(_) | Self::Report(_) => true,
             _ => false,
         }
     }

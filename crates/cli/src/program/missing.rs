@@ -65,7 +65,11 @@ const OPTIONS: &[Refused] = &[
     refused("check", "--clear-space-cache VERSION", REPAIRS_NOTHING),
     refused("check", "--clear-ino-cache", REPAIRS_NOTHING),
     refused("check", "-Q|--qgroup-report", "there is no report about quota groups"),
-    refused("check", "-E|--subvol-extents ID", "there is no report about shared extents"),
+    refused(
+        "check",
+        "-E|--subvol-extents ID",
+        "'larder report' says what subvolumes share, and hold alone",
+    ),
     refused("mkfs", "-l|--leafsize SIZE", "--nodesize is its name"),
     refused("mkfs", "--reflink", "files are copied, never shared with the source"),
     refused("subvolume create", "-i QGROUP", NO_QUOTA),
@@ -83,6 +87,8 @@ pub fn added_to(command: Command) -> Command {
             .arg(rest.trailing_var_arg(true).value_parser(clap::value_parser!(std::ffi::OsString)));
         at(command, group, |group| group.subcommand(below))
     });
+    // Not one of `report`, which btrfs-progs does not have.
+    let command = command.mut_subcommand("replace", |replace| replace.alias("rep"));
     OPTIONS.iter().fold(command, |command, refused| {
         at(command, refused.path, |command| command.arg(refused.argument()))
     })

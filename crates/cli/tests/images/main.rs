@@ -13,4 +13,5 @@ mod owners;
 mod partitions;
 mod qcow2;
 mod receive;
+mod report;
 mod support;

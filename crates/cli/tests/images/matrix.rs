@@ -67,7 +67,28 @@ fn dumps_of_every_kind_of_image_are_those_of_btrfs_progs() {
             same_dump(spec.name(), &["dump-super", "-fa"], &[device]);
         }
         same_subvolumes(spec.name(), &image, &devices);
+        all_data_has_a_place(spec.name(), &devices);
     }
+}
+
+/// The extents that a report finds in files are those that block groups have in use.
+fn all_data_has_a_place(case: &str, devices: &[&PathBuf]) {
+    let further = devices[1..].iter().map(|device| format!("--device={}", device.display()));
+    let options = ["report", "--format=json", "--degraded"].map(str::to_owned);
+    let arguments = options.into_iter().chain(further).chain([devices[0].display().to_string()]);
+    let report = output(env!("CARGO_BIN_EXE_larder"), arguments);
+    let report: serde_json::Value = serde_json::from_slice(&report).expect("it is json");
+    let data = &report["data"]["disk_bytes"];
+    assert_eq!(&report["places"][0]["disk_bytes"], data, "{case}");
+    assert_eq!(&report["places"][0]["exclusive_bytes"], data, "{case}");
+    let spaces = report["space"].as_array().expect("a list");
+    let used: u64 = spaces
+        .iter()
+        .filter(|space| space["kind"] == "Data")
+        .filter_map(|space| space["used_bytes"].as_u64())
+        .sum();
+    let is_mixed = spaces.iter().any(|space| space["kind"] == "Data+Metadata");
+    assert!(is_mixed || *data == used, "{case}: {data} of {used}");
 }
 
 /// Compares `subvolume list` on a mount and on the image.

@@ -59,6 +59,8 @@ pub enum ErrorKind {
     InUse,
     /// No permission to open a device, or a default ACL for a file (`EACCES`).
     PermissionDenied,
+    /// The caller stopped it (`EINTR`).
+    Interrupted,
     /// The file system has unsupported features, or the request is unknown (`EOPNOTSUPP`).
     Unsupported,
 }
@@ -88,6 +90,7 @@ impl ErrorKind {
             Self::InUse => Errno::BUSY,
             Self::PermissionDenied => Errno::ACCESS,
             Self::Unsupported => Errno::OPNOTSUPP,
+            Self::Interrupted => Errno::INTR,
             Self::Io => Errno::IO,
         }
     }
@@ -100,7 +103,7 @@ impl Error {
             Self::About(error) => error.problem.kind(),
             Self::Open(error) => kind_of_opening(error),
             Self::Device(error) => kind_of_device(error),
-            Self::Mounted(error) => kind_of_mounted(error),
+            Self::Mounted(error) | Self::Temporary(error) => kind_of_system(error),
             Self::NotFound | Self::NoSuchSubvolume(_) => ErrorKind::NotFound,
             Self::NotADirectory => ErrorKind::NotADirectory,
             Self::IsADirectory => ErrorKind::IsADirectory,
@@ -114,7 +117,8 @@ impl Error {
             Self::AlreadyExists => ErrorKind::AlreadyExists,
             Self::DirectoryNotEmpty => ErrorKind::DirectoryNotEmpty,
             Self::TooManyLinks => ErrorKind::TooManyLinks,
-            Self::NameHashFull => ErrorKind::Overflow,
+            Self::NameHashFull | Self::TooEntangled => ErrorKind::Overflow,
+            Self::Interrupted => ErrorKind::Interrupted,
             Self::NotWritable | Self::ReadOnlySubvolume => ErrorKind::ReadOnly,
             Self::CrossSubvolume | Self::CrossFilesystem => ErrorKind::CrossSubvolume,
             Self::NotPermitted(_) | Self::NotReadOnly(_) => ErrorKind::NotPermitted,
@@ -204,7 +208,7 @@ fn kind_of_device(error: &DeviceError) -> ErrorKind {
     }
 }
 
-fn kind_of_mounted(error: &io::Error) -> ErrorKind {
+fn kind_of_system(error: &io::Error) -> ErrorKind {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOENT) => ErrorKind::NotFound,
         Some(Errno::INVAL) => ErrorKind::InvalidInput,

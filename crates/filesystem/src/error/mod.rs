@@ -148,6 +148,15 @@ pub enum Error {
         /// The item's key.
         key: Key,
     },
+    /// The caller stopped it.
+    #[error("Interrupted")]
+    Interrupted,
+    /// Subvolumes share their trees in more ways than fit into memory.
+    #[error("the subvolumes share their trees in too many ways")]
+    TooEntangled,
+    /// A temporary file cannot be used.
+    #[error("temporary file: {0}")]
+    Temporary(#[source] io::Error),
     /// Data of a file cannot be read.
     #[error("subvolume {subvolume}, inode {inode}, offset {offset}: {problem}")]
     Data {

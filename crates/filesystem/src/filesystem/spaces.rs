@@ -103,7 +103,7 @@ impl Space {
 }
 
 impl SpaceKind {
-    fn of(flags: BlockGroupFlags) -> Self {
+    pub(crate) fn of(flags: BlockGroupFlags) -> Self {
         let is_data = flags.contains(BlockGroupFlags::DATA);
         let is_metadata = flags.contains(BlockGroupFlags::METADATA);
         match (is_data, is_metadata) {

@@ -1,21 +1,23 @@
 //! `larder filesystem du`.
 
-use std::collections::{BTreeMap, HashSet};
+mod image;
+mod mounted;
+
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::Metadata;
 use std::io::{self, Write};
-use std::ops::Range;
-use std::os::fd::AsFd;
+use std::mem;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::Context;
 use clap::Args;
-use larder::{ExtentKind, FileType, Inode, Uuid};
-use larder_ioctl::abi;
-use rustix::fs::OFlags;
-use rustix::io::Errno;
+use larder::accounting::RangeUnion;
+
+use self::image::Unmounted;
+use self::mounted::Mounted;
 
 use crate::command::{Outcome, exit_code};
 use crate::global::{Format, Global};
@@ -63,7 +65,7 @@ trait Node: Sized {
     /// The names in a directory with their nodes, without those that are not in the file system.
     fn children(&self) -> anyhow::Result<Vec<(OsString, anyhow::Result<Self>)>>;
     /// Gives `add` each extent of a file that has space of its own.
-    fn extents(&self, add: &mut dyn FnMut(Used)) -> anyhow::Result<()>;
+    fn extents(&self, add: &mut dyn FnMut(Used) -> larder::Result<()>) -> anyhow::Result<()>;
 }
 
 /// An extent of a file that has space of its own.
@@ -95,7 +97,7 @@ struct Report<'a> {
     failures: usize,
     /// Below the present argument: the data that is shared, and the inodes that have other names
     /// which the walk may meet.
-    shared: Ranges,
+    shared: RangeUnion,
     met: HashSet<(u64, u64)>,
 }
 
@@ -111,7 +113,7 @@ impl Du {
                 None
             }
         };
-        let (shared, met) = (Ranges::default(), HashSet::new());
+        let (shared, met) = (RangeUnion::default(), HashSet::new());
         let mut report = Report { command: &self, out, json, failures: 0, shared, met };
         for text in &self.paths {
             report.begin_argument();
@@ -138,13 +140,14 @@ impl Du {
         let target = Target::parse(text);
         let filesystem = self.source.open(&target.image)?;
         let found = filesystem.subvolume("/")?.resolve(target.path_os());
-        report.count(text.into(), found.with_context(|| on_image(&target.image))?)
+        let inode = found.with_context(|| on_image(&target.image))?;
+        report.count(text.into(), Unmounted::new(filesystem, inode)?)
     }
 }
 
 impl Report<'_> {
     fn begin_argument(&mut self) {
-        self.shared = Ranges::default();
+        self.shared = RangeUnion::default();
         self.met.clear();
     }
 
@@ -177,7 +180,10 @@ impl Report<'_> {
                             self.write(&path, sum, None)?;
                         }
                     }
-                    None => return self.write(&path, sum, Some(self.shared.sum())),
+                    None => {
+                        let shared = mem::take(&mut self.shared).sum()?;
+                        return self.write(&path, sum, Some(shared));
+                    }
                 }
             }
             let Some(frame) = frames.last_mut() else { return Ok(()) };
@@ -214,8 +220,9 @@ impl Report<'_> {
             sum.total += used.len_bytes;
             if used.is_shared {
                 sum.shared += used.len_bytes;
-                shared.add(used.address..used.address.saturating_add(used.len_bytes));
+                shared.add(used.address..used.address.saturating_add(used.len_bytes))?;
             }
+            Ok(())
         });
         counted.with_context(|| path.display().to_string())?;
         Ok(Some((path, sum)))
@@ -239,189 +246,8 @@ impl Report<'_> {
     }
 }
 
-impl Node for Inode {
-    fn id(&self) -> (u64, u64) {
-        (self.subvolume_id(), self.number())
-    }
-
-    fn is_directory(&self) -> bool {
-        self.file_type() == FileType::Directory
-    }
-
-    fn is_file(&self) -> bool {
-        self.file_type() == FileType::Regular
-    }
-
-    fn has_several_names(&self) -> bool {
-        self.metadata().nlink > 1
-    }
-
-    fn children(&self) -> anyhow::Result<Vec<(OsString, anyhow::Result<Self>)>> {
-        let entries = self.clone().into_directory()?.entries()?;
-        let child = |entry: larder::Result<larder::Entry>| {
-            let entry = entry?;
-            Ok((entry.name().to_owned(), entry.open().map_err(Into::into)))
-        };
-        entries.map(child).collect()
-    }
-
-    fn extents(&self, add: &mut dyn FnMut(Used)) -> anyhow::Result<()> {
-        for used in self.clone().into_file()?.used_extents(0)? {
-            let larder::UsedExtent { extent, is_shared } = used?;
-            if matches!(extent.kind, ExtentKind::Data | ExtentKind::Preallocated) {
-                let address = extent.logical.unwrap_or(0);
-                add(Used { address, len_bytes: extent.len_bytes, is_shared });
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Whether it is a pipe, a socket or a character device. A block device may be an image.
 fn is_special(metadata: &Metadata) -> bool {
     let file_type = metadata.file_type();
     file_type.is_fifo() || file_type.is_socket() || file_type.is_char_device()
-}
-
-/// The number of the inode that a name of a subvolume has in a snapshot
-/// (`BTRFS_EMPTY_SUBVOL_DIR_OBJECTID`), which answers no requests.
-const EMPTY_SUBVOLUME: u64 = 2;
-
-/// Something in a mounted file system.
-struct Mounted {
-    path: PathBuf,
-    metadata: Metadata,
-    filesystem: Uuid,
-}
-
-impl Mounted {
-    /// The argument `path`, behind links.
-    fn open(path: &Path) -> anyhow::Result<Self> {
-        let named = || path.display().to_string();
-        let metadata = path.metadata().with_context(named)?;
-        let file = File::open(path).with_context(named)?;
-        let info = larder_ioctl::filesystem_info(&file).with_context(named)?;
-        Ok(Self { path: path.into(), metadata, filesystem: info.uuid })
-    }
-
-    /// Whether `path` is in the same file system. Subvolumes may be devices of their own.
-    fn has(&self, path: &Path, metadata: &Metadata) -> bool {
-        if metadata.dev() == self.metadata.dev() {
-            return true;
-        }
-        metadata.is_dir()
-            && match File::open(path).and_then(larder_ioctl::filesystem_info) {
-                Ok(info) => info.uuid == self.filesystem,
-                // In a snapshot, an empty directory has the name of a subvolume in the original.
-                Err(_) => metadata.ino() == EMPTY_SUBVOLUME,
-            }
-    }
-}
-
-impl Node for Mounted {
-    fn id(&self) -> (u64, u64) {
-        (self.metadata.dev(), self.metadata.ino())
-    }
-
-    fn is_directory(&self) -> bool {
-        self.metadata.is_dir()
-    }
-
-    fn is_file(&self) -> bool {
-        self.metadata.is_file()
-    }
-
-    fn has_several_names(&self) -> bool {
-        self.metadata.nlink() > 1
-    }
-
-    fn children(&self) -> anyhow::Result<Vec<(OsString, anyhow::Result<Self>)>> {
-        let mut children = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            let name = entry?.file_name();
-            let path = self.path.join(&name);
-            let child = match path.symlink_metadata() {
-                Ok(metadata) if !self.has(&path, &metadata) => continue,
-                Ok(metadata) => Ok(Self { path, metadata, filesystem: self.filesystem }),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => Err(anyhow!(error).context(path.display().to_string())),
-            };
-            children.push((name, child));
-        }
-        Ok(children)
-    }
-
-    fn extents(&self, add: &mut dyn FnMut(Used)) -> anyhow::Result<()> {
-        /// What takes no space of its own, or none yet.
-        const LEFT_OUT: u32 = abi::EXTENT_UNKNOWN | abi::EXTENT_DELALLOC | abi::EXTENT_INLINE;
-        let flags = (OFlags::NOFOLLOW | OFlags::NOATIME | OFlags::NONBLOCK).bits();
-        let open = |flags: u32| {
-            let mut options = OpenOptions::new();
-            options.read(true).custom_flags(flags.cast_signed());
-            options.open(&self.path)
-        };
-        let file = match open(flags) {
-            // Only the owner may keep the time of last access.
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::PERM) => {
-                open(flags & !OFlags::NOATIME.bits())
-            }
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
-                File::open(&self.path)
-            }
-            opened => opened,
-        }?;
-        let is_same = file.metadata()?.ino() == self.metadata.ino();
-        ensure!(is_same, "another file has taken its place");
-        for extent in larder_ioctl::mapped_extents(file.as_fd()) {
-            let extent = extent?;
-            if extent.flags & LEFT_OUT == 0 {
-                let is_shared = extent.flags & abi::EXTENT_SHARED != 0;
-                add(Used { address: extent.address, len_bytes: extent.len_bytes, is_shared });
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Ranges of addresses, of which those that touch are one.
-#[derive(Default)]
-struct Ranges {
-    /// The end of each by its start.
-    ends: BTreeMap<u64, u64>,
-}
-
-impl Ranges {
-    fn add(&mut self, mut range: Range<u64>) {
-        while let Some((&start, &end)) =
-            self.ends.range(..=range.end).next_back().filter(|(_, end)| **end >= range.start)
-        {
-            self.ends.remove(&start);
-            range = range.start.min(start)..range.end.max(end);
-        }
-        self.ends.insert(range.start, range.end);
-    }
-
-    fn sum(&self) -> u64 {
-        self.ends.iter().map(|(start, end)| end - start).sum()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_count_once() {
-        let mut ranges = Ranges::default();
-        for (start, end) in [(10, 20), (30, 40), (15, 17), (20, 25), (24, 31), (50, 60), (0, 5)] {
-            ranges.add(start..end);
-        }
-        assert_eq!(
-            ranges.ends.iter().map(|(a, b)| (*a, *b)).collect::<Vec<_>>(),
-            [(0, 5), (10, 40), (50, 60)]
-        );
-        assert_eq!(ranges.sum(), 45);
-        ranges.add(0..100);
-        assert_eq!(ranges.sum(), 100);
-    }
 }

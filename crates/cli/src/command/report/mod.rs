@@ -1,0 +1,154 @@
+//! `larder report`.
+
+mod document;
+mod file;
+mod names;
+mod page;
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{bail, ensure};
+use clap::{Args, ValueEnum};
+use larder::Filesystem;
+
+use self::document::Document;
+use self::file::ReportFile;
+use crate::accounted::Accounted;
+use crate::command::Outcome;
+use crate::global::{self, Global};
+use crate::output::stdout;
+use crate::progress::Progress;
+use crate::source::{Source, warn_of_bad_copies};
+use crate::target::Target;
+
+/// Show where the space went, as a page for a browser
+///
+/// The page shows what each directory and snapshot holds, alone and shared; how block groups lie on
+/// devices; what compression saves; which files are in many pieces; and the errors of devices. It
+/// is one file that needs no network, and as readable on a phone. Sums are exact. Nothing is
+/// changed.
+///
+/// The file system must not be mounted: its trees are read once, and may not change meanwhile. With
+/// many extents a temporary file is written to TMPDIR, or to /var/tmp.
+///
+/// Examples:
+///   larder report disk.img -o report.html
+///   larder report --check /dev/sdb1 -o report.html
+///   larder report --format json disk.img | jq '.subvolumes[] | {path, exclusive_bytes}'
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Report {
+    /// Write the report to this file; to standard output unless given
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// How to write the report
+    #[arg(long, value_enum, default_value_t = Format::Html)]
+    format: Format,
+    /// Check the file system too, as larder check does, and show the findings by file
+    #[arg(long)]
+    check: bool,
+    /// Check all data too, as larder check --check-data-csum does
+    #[arg(long)]
+    check_data: bool,
+    #[command(flatten)]
+    source: Source,
+    /// The image file or block device of a file system that is not mounted
+    #[arg(value_name = "IMAGE")]
+    image: OsString,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A page for a browser
+    Html,
+    /// The same data for programs
+    Json,
+}
+
+impl Report {
+    pub fn run(mut self, global: &Global) -> Outcome {
+        if global.format == global::Format::Json {
+            self.format = Format::Json;
+        }
+        let to_terminal = self.output.is_none() && io::stdout().is_terminal();
+        ensure!(
+            self.format == Format::Json || !to_terminal,
+            "a page is not for a terminal: name a file for it with -o"
+        );
+        let image = self.image()?;
+        let file = self.output.as_deref().map(ReportFile::open).transpose()?;
+        let filesystem = self.source.open(&image)?;
+        let document = self.document(&image, &filesystem, global.is_quiet())?;
+        warn_of_bad_copies(&filesystem);
+        let report = match self.format {
+            Format::Html => page::page(&document),
+            Format::Json => serde_json::to_string_pretty(&document)? + "\n",
+        };
+        match file {
+            Some(file) => file.write(&report)?,
+            None => {
+                let mut out = stdout();
+                out.write_all(report.as_bytes())?;
+                out.flush()?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The image; fails if the operand is something else.
+    fn image(&self) -> anyhow::Result<PathBuf> {
+        let shown = self.image.display();
+        if self.source.mounted_path(&self.image)?.is_some() {
+            bail!(
+                "{shown}: lies in a mounted file system, which changes while it is read; unmount \
+                 it, and name its image or device"
+            );
+        }
+        let Target { image, path } = Target::parse(&self.image);
+        ensure!(
+            path == b"/",
+            "{shown}: a report is about a whole file system: leave out :{}",
+            OsStr::from_bytes(&path).display()
+        );
+        Ok(image)
+    }
+
+    fn document(
+        &self,
+        image: &Path,
+        filesystem: &Filesystem,
+        is_quiet: bool,
+    ) -> anyhow::Result<Document> {
+        let mut progress = Accounted::new();
+        let accounting = filesystem.accounting(&mut |now| {
+            if is_quiet { ControlFlow::Continue(()) } else { progress.observe(now) }
+        })?;
+        drop(progress);
+        let check = (self.check || self.check_data).then(|| self.findings(filesystem, is_quiet));
+        Document::new(image, filesystem, &accounting, check)
+    }
+
+    fn findings(&self, filesystem: &Filesystem, is_quiet: bool) -> larder_check::Report {
+        let progress = Mutex::new((Progress::of_steps(0), None));
+        let show = |now: larder_check::Progress| {
+            let mut guard = progress.lock().unwrap_or_else(PoisonError::into_inner);
+            let (bar, phase) = &mut *guard;
+            if phase.replace(now.phase) != Some(now.phase) {
+                bar.start(&now.phase.to_string(), now.total_bytes);
+            }
+            bar.set(now.done_bytes);
+        };
+        let options = larder_check::Options {
+            check_data_csum: self.check_data,
+            progress: if is_quiet { None } else { Some(&show) },
+            ..larder_check::Options::default()
+        };
+        larder_check::check(filesystem.volume(), &options)
+    }
+}

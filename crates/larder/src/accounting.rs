@@ -1,0 +1,23 @@
+//! Where the space of a file system went: by path, snapshot, compression and block group.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), larder::Error> {
+//! use std::ops::ControlFlow;
+//!
+//! let fs = larder::OpenOptions::new().open(["disk.img"])?;
+//! let accounting = fs.accounting(&mut |_| ControlFlow::Continue(()))?;
+//! for subvolume in &accounting.subvolumes {
+//!     println!("{}: {} bytes alone", subvolume.info.id, subvolume.exclusive_bytes);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+#[doc(hidden)]
+pub use larder_filesystem::RangeUnion;
+#[doc(inline)]
+pub use larder_filesystem::{
+    Accounting, AccountingPhase, AccountingProgress, BlockGroupUse, EncodingUse, Fragmentation,
+    FragmentedFile, FragmentedFiles, Others, Part, PlaceKind, PlaceUse, SharedExtents, StoredAs,
+    SubvolumeState, SubvolumeUse,
+};
