@@ -10,6 +10,7 @@ mod crash;
 mod ending;
 mod full;
 mod handles;
+mod json;
 mod killed;
 mod largest;
 mod ledger;
