@@ -50,6 +50,11 @@ impl Global {
         }
     }
 
+    /// Whether results are written as JSON.
+    pub fn is_json(&self) -> bool {
+        self.format == Format::Json
+    }
+
     /// Whether to tell more than usual.
     pub fn is_verbose(&self) -> bool {
         self.verbosity() >= Verbosity::Info

@@ -45,6 +45,29 @@ pub fn mounted_path(text: &OsStr) -> Option<&Path> {
     is_mounted.then_some(path)
 }
 
+/// The text of an `IMAGE:/path`, which a bare `IMAGE` is made to: names below can be joined to it.
+pub fn image_path(text: &OsStr) -> PathBuf {
+    if text.as_bytes().windows(2).any(|two| two == b":/") {
+        return text.into();
+    }
+    OsString::from_vec([text.as_bytes(), b":/"].concat()).into()
+}
+
+/// The name of `path` below what a user calls `place`, an `IMAGE:/path` or a path of a mounted file
+/// system.
+pub fn below(place: &OsStr, path: &Path) -> PathBuf {
+    let place = mounted_path(place).map_or_else(|| image_path(place), Path::to_owned);
+    if path.as_os_str().is_empty() { place } else { place.join(path) }
+}
+
+/// The name of an entry of `directory`, also if it has a slash, as a hostile image may have one.
+pub fn entry_path(directory: &Path, name: &OsStr) -> PathBuf {
+    let directory = directory.as_os_str().as_bytes();
+    let is_separated = directory.is_empty() || directory.ends_with(b"/");
+    let separator: &[u8] = if is_separated { b"" } else { b"/" };
+    OsString::from_vec([directory, separator, name.as_bytes()].concat()).into()
+}
+
 /// The directory that contains `path`.
 pub fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
@@ -72,5 +95,18 @@ mod tests {
         assert_eq!(target.image, PathBuf::from("dir/a:b.img"));
         assert_eq!(target.path, b"/home/x:/y");
         assert_eq!(Target::parse(OsStr::new("disk.img")).path, b"/");
+    }
+
+    #[test]
+    fn names_below_an_image_name_it() {
+        for (place, expected) in
+            [("x.img", "x.img:/a"), ("x.img:/", "x.img:/a"), ("x.img:/d", "x.img:/d/a")]
+        {
+            assert_eq!(
+                entry_path(&image_path(OsStr::new(place)), OsStr::new("a")),
+                Path::new(expected)
+            );
+        }
+        assert_eq!(entry_path(Path::new("m"), OsStr::new("/etc")), Path::new("m//etc"));
     }
 }

@@ -9,18 +9,22 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use larder::{FileType, Metadata, WalkOptions, Walked};
+use serde::Serialize;
 
 use super::{Outcome, exit_code};
+use crate::global::Global;
 use crate::on_mount::{self, Walk};
 use crate::output::{Stdout, stdout};
+use crate::print::{JsonList, Name};
 use crate::source::{PathSource, warn_of_bad_copies};
+use crate::target::image_path;
 use crate::tree::{Node, Visitor, walk};
 
 /// Show how much space trees take, in a file system that is not mounted, or on a mount of larder
 ///
 /// The space is what the extents of each file cover, so that shared and compressed extents count in
 /// full; a file with several names counts once. Sizes are in units of 1024 bytes, rounded up, as
-/// those of the system's du.
+/// those of the system's du; as JSON they are in bytes.
 ///
 /// On a mount the server sums up, faster than a program can. Only root and the user who mounted it
 /// may ask for that; others use the system's du.
@@ -70,33 +74,40 @@ pub struct Du {
 }
 
 impl Du {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         let deepest = if self.summarize { Some(0) } else { self.max_depth };
+        let mut out = io::BufWriter::new(stdout());
+        let json = global.is_json().then(|| JsonList::begin(&mut out, "du")).transpose()?;
         let mut sums = Sums {
-            out: io::BufWriter::new(stdout()),
+            out,
+            json,
             options: &self,
             deepest: deepest.unwrap_or(usize::MAX),
-            top: Vec::new(),
+            top: PathBuf::new(),
             open: Vec::new(),
             met: HashSet::new(),
             total_bytes: 0,
         };
         let mut failures = 0;
         for text in &self.paths {
-            sums.top = text.as_bytes().to_vec();
             if let Some(path) = self.source.mounted_path(text)? {
+                path.clone_into(&mut sums.top);
                 let summed = sum_mounted(path, &mut sums);
                 failures += summed.with_context(|| path.display().to_string())?;
             } else {
+                sums.top = image_path(text);
                 let inode = self.source.find(text, false)?;
                 failures += walk(&inode, &mut sums)?;
                 warn_of_bad_copies(inode.subvolume().filesystem());
             }
         }
-        if self.total {
-            sums.line(sums.total_bytes, b"total")?;
+        let mut out = sums.out;
+        if let Some(json) = sums.json {
+            json.end_with(&mut out, &[("total", sums.total_bytes)])?;
+        } else if self.total {
+            writeln!(out, "{}\ttotal", self.shown(sums.total_bytes))?;
         }
-        sums.out.flush()?;
+        out.flush()?;
         Ok(exit_code(failures))
     }
 
@@ -173,11 +184,12 @@ struct Open {
 /// Sums up trees.
 struct Sums<'a> {
     out: io::BufWriter<Stdout>,
+    json: Option<JsonList>,
     options: &'a Du,
     /// The deepest level that has lines.
     deepest: usize,
     /// The operand.
-    top: Vec<u8>,
+    top: PathBuf,
     open: Vec<Open>,
     /// The subvolumes and numbers of inodes that may come again.
     met: HashSet<(u64, u64)>,
@@ -229,21 +241,22 @@ impl Sums<'_> {
 
     /// Writes the line of `path` below the operand.
     fn below(&mut self, bytes: u64, path: &Path) -> io::Result<()> {
-        let mut shown = self.top.clone();
-        if path != Path::new("") {
-            if !shown.ends_with(b"/") {
-                shown.push(b'/');
-            }
-            shown.extend_from_slice(path.as_os_str().as_bytes());
+        let is_top = path == Path::new("");
+        let path = if is_top { self.top.clone() } else { self.top.join(path) };
+        if let Some(json) = &mut self.json {
+            return json.push(&mut self.out, &Object { path: (&path).into(), size: bytes });
         }
-        self.line(bytes, &shown)
-    }
-
-    fn line(&mut self, bytes: u64, shown: &[u8]) -> io::Result<()> {
         write!(self.out, "{}\t", self.options.shown(bytes))?;
-        self.out.write_all(shown)?;
+        self.out.write_all(path.as_os_str().as_bytes())?;
         self.out.write_all(b"\n")
     }
+}
+
+/// A tree or a file as JSON, and its bytes.
+#[derive(Serialize)]
+struct Object {
+    path: Name,
+    size: u64,
 }
 
 impl Visitor for Sums<'_> {

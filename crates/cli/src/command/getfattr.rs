@@ -9,16 +9,19 @@ use anyhow::Context;
 use clap::Args;
 use larder::{Inode, Xattr};
 use regex_lite::Regex;
+use serde::Serialize;
 
 use super::Outcome;
+use crate::global::Global;
 use crate::output::stdout;
+use crate::print::{JsonList, Name};
 use crate::source::PathSource;
 use crate::target::Target;
 use crate::xattr_text::Encoding;
 
 /// Show extended attributes in a file system that is not mounted
 ///
-/// Prints what getfattr prints: `setfattr --restore` reads it.
+/// Prints what getfattr prints: `setfattr --restore` reads it. As JSON, values are always there.
 ///
 /// Example: larder getfattr -d -m - disk.img:/bin/ping
 #[derive(Debug, Args)]
@@ -53,12 +56,22 @@ pub struct Getfattr {
 }
 
 impl Getfattr {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         let mut out = io::BufWriter::new(stdout());
+        let mut json =
+            global.is_json().then(|| JsonList::begin(&mut out, "getfattr")).transpose()?;
         for text in &self.paths {
             let inode = self.source.find(text, !self.no_dereference)?;
             let xattrs = self.selected(&inode).with_context(|| text.display().to_string())?;
-            self.show(&mut out, text, &xattrs)?;
+            if let Some(json) = &mut json {
+                let xattrs = xattrs.iter().map(XattrObject::new).collect();
+                json.push(&mut out, &Object { path: text.into(), xattrs })?;
+            } else {
+                self.show(&mut out, text, &xattrs)?;
+            }
+        }
+        if let Some(json) = json {
+            json.end_with(&mut out, &[])?;
         }
         out.flush()?;
         Ok(ExitCode::SUCCESS)
@@ -104,5 +117,25 @@ impl Getfattr {
             out.write_all(b"\n")?;
         }
         out.write_all(b"\n")
+    }
+}
+
+/// A file and its attributes as JSON.
+#[derive(Serialize)]
+struct Object {
+    path: Name,
+    xattrs: Vec<XattrObject>,
+}
+
+/// An extended attribute as JSON.
+#[derive(Serialize)]
+pub struct XattrObject {
+    name: Name,
+    value: Name,
+}
+
+impl XattrObject {
+    pub fn new(xattr: &Xattr) -> Self {
+        Self { name: (&xattr.name).into(), value: Name::of_bytes(&xattr.value) }
     }
 }

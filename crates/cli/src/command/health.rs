@@ -11,11 +11,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use larder_ioctl::{DeviceErrors, Health as State};
+use larder_ioctl::{DeviceErrors, DeviceInfo, Health as State};
+use serde::Serialize;
 
 use super::Outcome;
+use crate::global::Global;
 use crate::output::stdout;
-use crate::print::local_time;
+use crate::print::{Name, local_time, local_time_with_zone, write_json};
 
 /// Show the health of a mount of larder: last commit, errors, since when and why it is read-only
 ///
@@ -31,15 +33,20 @@ pub struct Health {
 }
 
 impl Health {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         let named = || self.path.display().to_string();
         let directory = File::open(&self.path).with_context(named)?;
         let Some(state) = larder_ioctl::health(&directory).with_context(named)? else {
             bail!("{}: larder has mounted nothing here", named());
         };
         let mut out = stdout();
-        write_state(&mut out, &state)?;
-        write_devices(&mut out, &directory).with_context(named)?;
+        if global.is_json() {
+            let shown = Shown::new(&state, &directory).with_context(named)?;
+            write_json(&mut out, "health", &shown)?;
+        } else {
+            write_state(&mut out, &state)?;
+            write_devices(&mut out, &directory).with_context(named)?;
+        }
         let is_well = state.made_read_only.is_none();
         Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -80,6 +87,76 @@ fn write_devices(out: &mut impl Write, directory: impl AsFd) -> io::Result<()> {
 }
 
 fn text_of(time: SystemTime) -> String {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    local_time(since.as_secs() as i64)
+    local_time(seconds_of(time))
+}
+
+fn seconds_of(time: SystemTime) -> i64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64
+}
+
+/// The health of a mount as JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Shown {
+    generation: u64,
+    /// None before the first commit of the mount.
+    committed: Option<String>,
+    /// None while the file system is well.
+    read_only: Option<ReadOnly>,
+    healed_copies: u64,
+    devices: Vec<Device>,
+}
+
+/// What an error did.
+#[derive(Serialize)]
+struct ReadOnly {
+    since: String,
+    reason: String,
+}
+
+/// A device and its counters, by the names that `device stats` has for them.
+#[derive(Serialize)]
+struct Device {
+    devid: u64,
+    /// None if it is missing.
+    device: Option<Name>,
+    write_io_errs: u64,
+    read_io_errs: u64,
+    flush_io_errs: u64,
+    corruption_errs: u64,
+    generation_errs: u64,
+}
+
+impl Shown {
+    fn new(state: &State, directory: impl AsFd) -> io::Result<Self> {
+        let time = |time| local_time_with_zone(seconds_of(time));
+        let devices = larder_ioctl::devices(&directory)?.into_iter();
+        let devices = devices.map(|device| {
+            Ok(Device::new(&device, larder_ioctl::device_errors(&directory, device.id, false)?))
+        });
+        let read_only = state.made_read_only.as_ref();
+        Ok(Self {
+            generation: state.generation,
+            committed: state.committed_at.map(time),
+            read_only: read_only
+                .map(|(since, reason)| ReadOnly { since: time(*since), reason: reason.clone() }),
+            healed_copies: state.healed_copies,
+            devices: devices.collect::<io::Result<_>>()?,
+        })
+    }
+}
+
+impl Device {
+    fn new(info: &DeviceInfo, errors: DeviceErrors) -> Self {
+        let DeviceErrors { writes, reads, flushes, corruptions, generations } = errors;
+        Self {
+            devid: info.id,
+            device: (!info.path.is_empty()).then(|| Name::of_bytes(&info.path)),
+            write_io_errs: writes,
+            read_io_errs: reads,
+            flush_io_errs: flushes,
+            corruption_errs: corruptions,
+            generation_errs: generations,
+        }
+    }
 }

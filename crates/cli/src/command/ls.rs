@@ -10,20 +10,26 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use larder::{Directory, Entry, FileType, Inode, Metadata, WalkOptions, Walked};
+use serde::Serialize;
 
 use super::Outcome;
+use super::stat::Attributes;
+use crate::global::Global;
 use crate::mode;
 use crate::on_mount::{self, Walk};
 use crate::output::{Stdout, stdout};
-use crate::print::local_time;
+use crate::print::{JsonList, Name, local_time};
 use crate::reason::in_words;
 use crate::source::{PathSource, warn_of_bad_copies};
+use crate::target::{entry_path, image_path};
 use crate::units::Units;
 
 /// List a directory of a file system that is not mounted, or on a mount of larder
 ///
 /// On a mount the server lists it, faster than a program can. Only root and the user who mounted it
 /// may ask for that; others use the system's ls.
+///
+/// As JSON, all attributes of every entry are there, and its whole path.
 ///
 /// Examples:
 ///   larder ls disk.img:/home
@@ -62,34 +68,47 @@ pub struct Ls {
 }
 
 impl Ls {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
+        let mut out = io::BufWriter::new(stdout());
+        let json = global.is_json().then(|| JsonList::begin(&mut out, "ls")).transpose()?;
         let mut listing = Listing {
-            out: io::BufWriter::new(stdout()),
+            out,
+            json,
+            has_headings: self.paths.len() > 1 || self.recursive,
+            is_first: true,
+            directory: PathBuf::new(),
             long: self.long,
             inode: self.inode,
             units: self.human_readable.then(Units::default),
             escape: io::stdout().is_terminal(),
         };
         let mut failed = false;
-        let headings = self.paths.len() > 1 || self.recursive;
-        for (number, path) in self.paths.iter().enumerate() {
-            if let Some(path) = self.source.mounted_path(path)? {
-                let listed = self.list_mounted(&mut listing, path, headings, number > 0);
-                failed |= listed.with_context(|| path.display().to_string())?;
-                continue;
-            }
-            let inode = self.source.find(path, !self.long)?;
-            if self.directory || inode.file_type() != FileType::Directory {
-                listing.inode(path.as_bytes(), &inode)?;
-                continue;
-            }
-            let filesystem = inode.subvolume().filesystem().clone();
-            failed |=
-                self.list(&mut listing, path, inode.into_directory()?, headings, number > 0)?;
-            warn_of_bad_copies(&filesystem);
+        for path in &self.paths {
+            listing.directory.clear();
+            failed |= match self.source.mounted_path(path)? {
+                Some(path) => {
+                    let listed = self.list_mounted(&mut listing, path);
+                    listed.with_context(|| path.display().to_string())?
+                }
+                None => self.list_in_image(&mut listing, path)?,
+            };
+            listing.is_first = false;
         }
-        listing.out.flush()?;
+        listing.end()?;
         Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    /// Lists `path`, an `IMAGE:/path`. Returns true if anything could not be read.
+    fn list_in_image(&self, listing: &mut Listing, path: &OsStr) -> anyhow::Result<bool> {
+        let inode = self.source.find(path, !self.long)?;
+        if self.directory || inode.file_type() != FileType::Directory {
+            listing.inode(image_path(path).as_os_str(), &inode)?;
+            return Ok(false);
+        }
+        let filesystem = inode.subvolume().filesystem().clone();
+        let failed = self.list(listing, image_path(path), inode.into_directory()?)?;
+        warn_of_bad_copies(&filesystem);
+        Ok(failed)
     }
 
     /// Lists a directory, and with `--recursive` those below it. Returns true if anything could not
@@ -97,23 +116,18 @@ impl Ls {
     fn list(
         &self,
         listing: &mut Listing,
-        path: &OsStr,
+        path: PathBuf,
         directory: Directory,
-        headings: bool,
-        mut spaced: bool,
     ) -> anyhow::Result<bool> {
         let mut failed = false;
         // A hostile image may have a directory in several places, or in itself.
         let mut listed = HashSet::new();
-        let mut waiting = vec![(path.as_bytes().to_vec(), directory)];
+        let mut waiting = vec![(path, directory)];
         while let Some((path, directory)) = waiting.pop() {
             if !listed.insert((directory.subvolume().id(), directory.number())) {
                 continue;
             }
-            if headings {
-                listing.heading(&path, spaced)?;
-                spaced = true;
-            }
+            listing.enter(&path)?;
             let mut below = Vec::new();
             let shown = |entry: &larder::Result<Entry>| self.all || !is_hidden(entry);
             let mut entries: Vec<_> = directory.entries()?.filter(shown).collect();
@@ -124,16 +138,14 @@ impl Ls {
                     Ok(listed) => listed,
                     Err(error) => {
                         let error = in_words(&error.to_string());
-                        eprintln!("ERROR: {}: {error}", path.escape_ascii());
+                        eprintln!("ERROR: {}: {error}", path.as_os_str().as_bytes().escape_ascii());
                         failed = true;
                         continue;
                     }
                 };
-                listing.inode(entry.name().as_bytes(), &inode)?;
+                listing.inode(entry.name(), &inode)?;
                 if self.recursive && inode.file_type() == FileType::Directory {
-                    let separator = if path.ends_with(b"/") { &b""[..] } else { b"/" };
-                    let path = [&path, separator, entry.name().as_bytes()].concat();
-                    below.push((path, inode.into_directory()?));
+                    below.push((entry_path(&path, entry.name()), inode.into_directory()?));
                 }
             }
             waiting.extend(below.into_iter().rev());
@@ -141,26 +153,22 @@ impl Ls {
         Ok(failed)
     }
 
-    /// Lists `path` on a mount, as [`list`](Self::list) does in an image.
-    fn list_mounted(
-        &self,
-        listing: &mut Listing,
-        path: &Path,
-        headings: bool,
-        mut spaced: bool,
-    ) -> anyhow::Result<bool> {
+    /// Lists `path` on a mount, as [`list_in_image`](Self::list_in_image) does in an image.
+    fn list_mounted(&self, listing: &mut Listing, path: &Path) -> anyhow::Result<bool> {
         let follows = !self.long && !self.directory;
         let top = on_mount::resolved(path, follows)?;
         let below = self.recursive && !self.directory;
-        let mut walk =
-            Walk::begin(&top, WalkOptions { below, targets: self.long, ..<_>::default() })?;
+        let mut walk = Walk::begin(
+            &top,
+            WalkOptions { below, targets: listing.shows_targets(), ..<_>::default() },
+        )?;
         // The entries of a directory that is shown.
         let mut directory: Option<Vec<Shown>> = None;
         let mut is_file = true;
         while let Some(walked) = walk.next()? {
             match (walked, &mut directory) {
                 (Walked::Directory { metadata, .. }, _) if self.directory => {
-                    listing.line(path.as_os_str().as_bytes(), &metadata, None)?;
+                    listing.line(path.as_os_str(), &metadata, None)?;
                     break;
                 }
                 (Walked::Directory { path: entered, .. }, last) => {
@@ -170,11 +178,8 @@ impl Ls {
                     if !self.all && below.iter().any(is_dotted) {
                         continue;
                     }
-                    if headings {
-                        let shown = if below == Path::new("") { path } else { &path.join(below) };
-                        listing.heading(shown.as_os_str().as_bytes(), spaced)?;
-                        spaced = true;
-                    }
+                    let shown = if below == Path::new("") { path } else { &path.join(below) };
+                    listing.enter(shown)?;
                     directory = Some(Vec::new());
                 }
                 (Walked::Entry { name, metadata, target, .. }, Some(entries))
@@ -184,7 +189,7 @@ impl Ls {
                 }
                 (Walked::Entry { metadata, target, .. }, _) if is_file => {
                     let target = (metadata.file_type == FileType::Symlink).then_some(Ok(target));
-                    listing.line(path.as_os_str().as_bytes(), &metadata, target)?;
+                    listing.line(path.as_os_str(), &metadata, target)?;
                 }
                 _ => {}
             }
@@ -213,6 +218,13 @@ fn is_hidden(entry: &larder::Result<Entry>) -> bool {
 /// Writes lists.
 struct Listing {
     out: io::BufWriter<Stdout>,
+    json: Option<JsonList>,
+    /// Write the path of each directory before its entries.
+    has_headings: bool,
+    /// Nothing is written yet.
+    is_first: bool,
+    /// The directory whose entries come.
+    directory: PathBuf,
     long: bool,
     inode: bool,
     /// Units of sizes; bytes if not given.
@@ -222,16 +234,27 @@ struct Listing {
 }
 
 impl Listing {
-    fn heading(&mut self, path: &[u8], spaced: bool) -> io::Result<()> {
-        if spaced {
+    /// Begins with the entries of a directory.
+    fn enter(&mut self, path: &Path) -> io::Result<()> {
+        path.clone_into(&mut self.directory);
+        if self.json.is_some() || !self.has_headings {
+            return Ok(());
+        }
+        if !self.is_first {
             writeln!(self.out)?;
         }
-        self.name(path)?;
+        self.is_first = false;
+        self.name(path.as_os_str().as_bytes())?;
         writeln!(self.out, ":")
     }
 
-    fn inode(&mut self, name: &[u8], inode: &Inode) -> anyhow::Result<()> {
-        let shows_target = self.long && inode.file_type() == FileType::Symlink;
+    /// Whether the targets of symbolic links are shown.
+    fn shows_targets(&self) -> bool {
+        self.long || self.json.is_some()
+    }
+
+    fn inode(&mut self, name: &OsStr, inode: &Inode) -> anyhow::Result<()> {
+        let shows_target = self.shows_targets() && inode.file_type() == FileType::Symlink;
         let target = shows_target.then(|| inode.link_target().map(PathBuf::into_os_string));
         let target = target.map(|target| target.map_err(|error| error.to_string()));
         Ok(self.line(name, &inode.metadata(), target)?)
@@ -243,23 +266,30 @@ impl Listing {
         entries.sort_by(|(a, ..), (b, ..)| a.cmp(b));
         entries.into_iter().try_for_each(|(name, metadata, target)| {
             let target = (metadata.file_type == FileType::Symlink).then_some(Ok(target));
-            self.line(name.as_bytes(), &metadata, target)
+            self.line(&name, &metadata, target)
         })
     }
 
+    /// Writes an entry of the directory, or an operand.
     fn line(
         &mut self,
-        name: &[u8],
+        name: &OsStr,
         metadata: &Metadata,
         target: Option<Result<OsString, String>>,
     ) -> io::Result<()> {
+        if let Some(json) = &mut self.json {
+            let target = target.and_then(Result::ok).map(|target| (&target).into());
+            let path = (&entry_path(&self.directory, name)).into();
+            let object = Object { path, target, attributes: Attributes::new(metadata) };
+            return json.push(&mut self.out, &object);
+        }
         if self.inode {
             write!(self.out, "{:>7} ", metadata.inode)?;
         }
         if self.long {
             self.attributes(metadata)?;
         }
-        self.name(name)?;
+        self.name(name.as_bytes())?;
         if self.long
             && let Some(target) = target
         {
@@ -293,10 +323,27 @@ impl Listing {
         )
     }
 
+    fn end(mut self) -> io::Result<()> {
+        if let Some(json) = self.json.take() {
+            json.end_with(&mut self.out, &[])?;
+        }
+        self.out.flush()
+    }
+
     fn name(&mut self, name: &[u8]) -> io::Result<()> {
         if self.escape && name.iter().any(u8::is_ascii_control) {
             return write!(self.out, "{}", name.escape_ascii());
         }
         self.out.write_all(name)
     }
+}
+
+/// A file as JSON.
+#[derive(Serialize)]
+struct Object {
+    path: Name,
+    /// None if it is no symbolic link, or one that cannot be read.
+    target: Option<Name>,
+    #[serde(flatten)]
+    attributes: Attributes,
 }

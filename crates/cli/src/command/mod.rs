@@ -36,13 +36,12 @@ mod tar;
 mod touch;
 mod truncate;
 mod umount;
+mod version;
 mod write;
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::ensure;
 use clap::{ArgMatches, FromArgMatches, Parser, Subcommand};
 use larder::device::Place;
 use larder_device::Access;
@@ -51,8 +50,7 @@ use larder_volume::{OpenOptions, Volume};
 pub use mount::{HELPER_NAMES, run_as_helper};
 
 use crate::ending::wait_for_ending_servers;
-use crate::global::{Format, Global};
-use crate::output::stdout;
+use crate::global::Global;
 use crate::place::located;
 use crate::program::Program;
 
@@ -63,18 +61,6 @@ pub type Outcome = anyhow::Result<ExitCode>;
 pub fn exit_code(failures: usize) -> ExitCode {
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
-
-/// What `--version` prints after the name.
-const LONG_VERSION: &str = concat!(
-    env!("CARGO_PKG_VERSION"),
-    "\ncommit:      ",
-    env!("LARDER_COMMIT"),
-    "\ntarget:      ",
-    env!("LARDER_TARGET"),
-    "\nchecksums:   crc32c, xxhash, sha256, blake2",
-    "\ncompression: zlib, lzo, zstd",
-    "\nmount:       FUSE, over /dev/fuse or io_uring",
-);
 
 /// Mount, read, change, make and check btrfs file systems without kernel btrfs and without root.
 ///
@@ -96,7 +82,7 @@ const LONG_VERSION: &str = concat!(
     name = "larder",
     verbatim_doc_comment,
     version,
-    long_version = LONG_VERSION,
+    long_version = version::LONG_VERSION,
     infer_subcommands = true,
     infer_long_args = true,
     args_override_self = true
@@ -170,10 +156,6 @@ impl Larder {
     /// Runs the command line.
     pub fn run(self, program: Program) -> Outcome {
         let Self { global, command } = self;
-        ensure!(
-            global.format == Format::Text || command.can_write_json(),
-            "output format json is unsupported for this command"
-        );
         match command {
             Command::Cat(command) => command.run(),
             Command::Check(command) => Ok(command.run(&global, program)),
@@ -183,25 +165,22 @@ impl Larder {
             Command::Completions(command) => command.run(),
             Command::Cp(command) => command.run(),
             Command::Device(command) => command.run(&global),
-            Command::Du(command) => command.run(),
+            Command::Du(command) => command.run(&global),
             Command::Filesystem(command) => command.run(&global),
-            Command::Getfattr(command) => command.run(),
-            Command::Health(command) => command.run(),
+            Command::Getfattr(command) => command.run(&global),
+            Command::Health(command) => command.run(&global),
             Command::Inspect(command) => command.run(&global),
             Command::InstallLinks(command) => command.run(&global),
             Command::Ln(command) => command.run(),
             Command::Mkdir(command) => command.run(),
             Command::Mount(command) => command.run(),
             Command::Umount(command) => command.run(),
-            Command::Version => {
-                write!(stdout(), "{}", program.command().render_long_version())?;
-                Ok(ExitCode::SUCCESS)
-            }
+            Command::Version => version::run(&global, program),
             Command::Mv(command) => command.run(),
-            Command::Property(command) => command.run(),
+            Command::Property(command) => command.run(&global),
             Command::Rm(command) => command.run(),
             Command::Write(command) => command.run(),
-            Command::Ls(command) => command.run(),
+            Command::Ls(command) => command.run(&global),
             Command::ManPages(command) => command.run(),
             Command::Mkfs(command) => command.run(&global),
             Command::Receive(command) => command.run(&global),
@@ -209,24 +188,11 @@ impl Larder {
             Command::Report(command) => command.run(&global),
             Command::Send(command) => command.run(&global),
             Command::Setfattr(command) => command.run(),
-            Command::Stat(command) => command.run(),
+            Command::Stat(command) => command.run(&global),
             Command::Subvolume(command) => command.run(&global),
             Command::Tar(command) => command.run(),
             Command::Touch(command) => command.run(),
             Command::Truncate(command) => command.run(),
-        }
-    }
-}
-
-impl Command {
-    fn can_write_json(&self) -> bool {
-        match self {
-            Self::Device(command) => command.writes_json(),
-            Self::Filesystem(command) => command.writes_json(),
-            Self::Inspect(command) => command.writes_json(),
-            Self::Subvolume(command) => command.writes_json(),
-            Self::Check(_) | Self::Report(_) => true,
-            _ => false,
         }
     }
 }

@@ -1,17 +1,20 @@
 //! `larder stat`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use larder::{FileType, Inode, Timestamp};
+use larder::{FileType, Inode, Metadata, Timestamp};
+use serde::Serialize;
 
 use super::Outcome;
+use super::getfattr::XattrObject;
+use crate::global::Global;
 use crate::mode;
 use crate::output::stdout;
-use crate::print::local_time;
+use crate::print::{Name, local_time, precise_local_time, write_json};
 use crate::source::PathSource;
 
 /// Show all attributes of files in a file system that is not mounted
@@ -30,8 +33,17 @@ pub struct Stat {
 }
 
 impl Stat {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         let mut out = stdout();
+        if global.is_json() {
+            let objects = self.paths.iter().map(|path| {
+                let inode = self.source.find(path, self.dereference)?;
+                Shown::new(path, &inode)
+            });
+            let objects = objects.collect::<anyhow::Result<Vec<_>>>()?;
+            write_json(&mut out, "stat", &objects)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         for path in &self.paths {
             let inode = self.source.find(path, self.dereference)?;
             write!(out, "  File: {}", path.display())?;
@@ -64,15 +76,20 @@ fn show(out: &mut impl Write, inode: &Inode) -> anyhow::Result<()> {
     let flags = if flags.is_empty() { "none".into() } else { flags.join("|") };
     writeln!(out, " Flags: {flags}")?;
     writeln!(out, "Generation: {}  Changed in: {}", m.generation, m.change_generation)?;
-    if m.nlink > 1 && m.file_type != FileType::Directory {
-        let paths = inode.paths()?;
-        paths.iter().try_for_each(|path: &PathBuf| writeln!(out, "  Name: /{}", path.display()))?;
+    for path in further_names(inode)? {
+        writeln!(out, "  Name: /{}", path.display())?;
     }
     for xattr in inode.xattrs() {
         let xattr = xattr?;
         writeln!(out, " Xattr: {}=\"{}\"", xattr.name.display(), xattr.value.escape_ascii())?;
     }
     Ok(())
+}
+
+/// The paths of an inode that has several; they start at its subvolume.
+fn further_names(inode: &Inode) -> anyhow::Result<Vec<PathBuf>> {
+    let has_several = inode.metadata().nlink > 1 && inode.file_type() != FileType::Directory;
+    Ok(if has_several { inode.paths()? } else { Vec::new() })
 }
 
 fn time_text(time: Timestamp) -> String {
@@ -88,5 +105,89 @@ fn type_name(file_type: FileType) -> &'static str {
         FileType::CharDevice => "character special file",
         FileType::Fifo => "fifo",
         FileType::Socket => "socket",
+    }
+}
+
+/// A file as JSON.
+#[derive(Serialize)]
+struct Shown {
+    path: Name,
+    target: Option<Name>,
+    #[serde(flatten)]
+    attributes: Attributes,
+    names: Vec<Name>,
+    xattrs: Vec<XattrObject>,
+}
+
+/// The attributes of a file as JSON; sizes are in bytes.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Attributes {
+    #[serde(rename = "type")]
+    file_type: &'static str,
+    size: u64,
+    /// As its blocks say, uncompressed.
+    allocated: u64,
+    subvolume: u64,
+    inode: u64,
+    nlink: u32,
+    /// Major and minor number of a device node.
+    device: Option<(u32, u32)>,
+    /// Type and permissions, as stat(2) has them.
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    atime: String,
+    mtime: String,
+    ctime: String,
+    otime: String,
+    flags: Vec<&'static str>,
+    generation: u64,
+    change_generation: u64,
+}
+
+impl Shown {
+    fn new(path: &OsStr, inode: &Inode) -> anyhow::Result<Self> {
+        let target = match inode.file_type() {
+            FileType::Symlink => Some((&inode.link_target()?).into()),
+            _ => None,
+        };
+        let xattrs = inode.xattrs().map(|xattr| Ok(XattrObject::new(&xattr?)));
+        let names = further_names(inode)?;
+        let from_root = |path: &PathBuf| (&Path::new("/").join(path)).into();
+        Ok(Self {
+            path: path.into(),
+            target,
+            attributes: Attributes::new(&inode.metadata()),
+            names: names.iter().map(from_root).collect(),
+            xattrs: xattrs.collect::<anyhow::Result<_>>()?,
+        })
+    }
+}
+
+impl Attributes {
+    pub fn new(metadata: &Metadata) -> Self {
+        let m = metadata;
+        let time = |time: Timestamp| precise_local_time(time.seconds, time.nanoseconds);
+        let is_device = matches!(m.file_type, FileType::BlockDevice | FileType::CharDevice);
+        Self {
+            file_type: type_name(m.file_type),
+            size: m.size_bytes,
+            allocated: m.allocated_bytes + m.dirty_bytes,
+            subvolume: m.subvolume,
+            inode: m.inode,
+            nlink: m.nlink,
+            device: is_device.then_some(m.device),
+            mode: m.mode,
+            uid: m.uid,
+            gid: m.gid,
+            atime: time(m.atime),
+            mtime: time(m.mtime),
+            ctime: time(m.ctime),
+            otime: time(m.otime),
+            flags: m.flags.iter_names().map(|(name, _)| name).collect(),
+            generation: m.generation,
+            change_generation: m.change_generation,
+        }
     }
 }

@@ -1,17 +1,29 @@
-//! Results as JSON, in the form of btrfs-progs: all values are texts.
+//! Results as JSON, in the frame of btrfs-progs.
+//!
+//! Numbers and booleans are those of JSON, and what is absent is null. Objects of [`Fields`] are the
+//! exception: all their values are texts, as in btrfs-progs 6.2.
 
+use std::ffi::OsStr;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 
-use serde_json::to_string;
+use serde::{Serialize, Serializer};
+use serde_json::to_string_pretty;
 
-/// Fields of an object: names and values.
+const HEADER: &str = "{\n  \"__header\": {\n    \"version\": \"1\"\n  },\n";
+
+/// Fields of an object whose values are all texts: names and values.
 pub type Fields = Vec<(&'static str, String)>;
 
-/// Writes a list of objects, called `name`.
-pub fn write_json(out: &mut impl Write, name: &str, objects: &[Fields]) -> io::Result<()> {
-    let mut list = JsonList::begin(out, name)?;
-    objects.iter().try_for_each(|object| list.add(out, object))?;
-    list.end_with(out, &[])
+/// Writes `value`, called `name`.
+pub fn write_json(out: &mut impl Write, name: &str, value: &impl Serialize) -> io::Result<()> {
+    write!(out, "{HEADER}  \"{name}\": {}\n}}\n", indented(value, "\n  ")?)
+}
+
+/// Writes a list of objects, called `name`, whose values are all texts.
+pub fn write_texts(out: &mut impl Write, name: &str, objects: &[Fields]) -> io::Result<()> {
+    let objects: Vec<_> = objects.iter().map(|fields| Object(fields)).collect();
+    write_json(out, name, &objects)
 }
 
 /// A list of objects that is being written, none of which stays in memory.
@@ -22,27 +34,67 @@ pub struct JsonList {
 impl JsonList {
     /// Begins a list called `name`.
     pub fn begin(out: &mut impl Write, name: &str) -> io::Result<Self> {
-        write!(out, "{{\n  \"__header\": {{\n    \"version\": \"1\"\n  }},\n  \"{name}\": [\n")?;
+        write!(out, "{HEADER}  \"{name}\": [")?;
         Ok(Self { is_empty: true })
     }
 
     /// Adds an object.
-    pub fn add(&mut self, out: &mut impl Write, object: &Fields) -> io::Result<()> {
-        out.write_all(if self.is_empty { b"    {\n" } else { b",\n    {\n" })?;
+    pub fn push(&mut self, out: &mut impl Write, object: &impl Serialize) -> io::Result<()> {
+        out.write_all(if self.is_empty { b"\n    " } else { b",\n    " })?;
         self.is_empty = false;
-        for (number, (name, value)) in object.iter().enumerate() {
-            let comma = if number + 1 < object.len() { "," } else { "" };
-            writeln!(out, "      \"{name}\": {}{comma}", to_string(value)?)?;
-        }
-        out.write_all(b"    }")
+        out.write_all(indented(object, "\n    ")?.as_bytes())
     }
 
-    /// Ends the list; values that are no part of it follow.
-    pub fn end_with(self, out: &mut impl Write, more: &[(&str, String)]) -> io::Result<()> {
-        out.write_all(if self.is_empty { b"  ]" } else { b"\n  ]" })?;
-        for (name, value) in more {
-            write!(out, ",\n  \"{name}\": {}", to_string(value)?)?;
-        }
+    /// Adds an object whose values are all texts.
+    pub fn add(&mut self, out: &mut impl Write, object: &Fields) -> io::Result<()> {
+        self.push(out, &Object(object))
+    }
+
+    /// Ends the list; numbers that are no part of it follow.
+    pub fn end_with(self, out: &mut impl Write, more: &[(&str, u64)]) -> io::Result<()> {
+        out.write_all(if self.is_empty { b"]" } else { b"\n  ]" })?;
+        more.iter().try_for_each(|(name, number)| write!(out, ",\n  \"{name}\": {number}"))?;
         out.write_all(b"\n}\n")
+    }
+}
+
+/// A value whose further lines begin with `line_start`, which is a line feed and spaces.
+fn indented(value: &impl Serialize, line_start: &str) -> io::Result<String> {
+    // No line feed is part of a text: JSON escapes it there.
+    Ok(to_string_pretty(value)?.replace('\n', line_start))
+}
+
+/// An object with these names and values.
+pub struct Object<'a, V>(pub &'a [(&'static str, V)]);
+
+impl<V: Serialize> Serialize for Object<'_, V> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+/// A name, a path or a value in a file system: a text if it is UTF-8, otherwise an array of its
+/// bytes.
+#[derive(Debug)]
+pub struct Name(Vec<u8>);
+
+impl Name {
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        Self(bytes.to_owned())
+    }
+}
+
+impl<N: AsRef<OsStr> + ?Sized> From<&N> for Name {
+    fn from(name: &N) -> Self {
+        Self::of_bytes(name.as_ref().as_bytes())
+    }
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match str::from_utf8(&self.0) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => self.0.serialize(serializer),
+        }
     }
 }

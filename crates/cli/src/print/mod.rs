@@ -13,15 +13,17 @@ mod quota;
 mod root;
 mod storage;
 pub mod superblock;
+mod superblock_json;
 mod table;
 mod text;
 mod time;
 
-pub use json::{Fields, JsonList, write_json};
+pub use json::{Fields, JsonList, Name, Object, write_json, write_texts};
 pub use key::key_text;
 pub use leaf::{NodeStyle, put_node};
+pub use superblock_json::superblock_fields;
 pub use table::{Cell, write_table};
-pub use time::{local_time, local_time_with_zone};
+pub use time::{local_time, local_time_with_zone, precise_local_time, stream_time};
 
 /// The release of btrfs-progs whose output this follows.
 pub const OUTPUT_VERSION: &str = "btrfs-progs v6.2";

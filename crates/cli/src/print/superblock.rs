@@ -13,7 +13,7 @@ use super::key::put_key;
 use super::storage::put_parsed_chunk;
 use super::text::{Hex, HexBytes, put};
 
-const SUPER_FLAGS: [(u64, &str); 8] = [
+pub(super) const SUPER_FLAGS: [(u64, &str); 8] = [
     (HEADER_FLAG_WRITTEN, "WRITTEN"),
     (HEADER_FLAG_RELOC, "RELOC"),
     (SUPER_FLAG_ERROR, "ERROR"),
@@ -24,14 +24,14 @@ const SUPER_FLAGS: [(u64, &str); 8] = [
     (SUPER_FLAG_METADUMP_V2, "METADUMP_V2"),
 ];
 
-const COMPAT_RO_FLAGS: [(u64, &str); 4] = [
+pub(super) const COMPAT_RO_FLAGS: [(u64, &str); 4] = [
     (CompatRoFlags::FREE_SPACE_TREE.bits(), "FREE_SPACE_TREE"),
     (CompatRoFlags::FREE_SPACE_TREE_VALID.bits(), "FREE_SPACE_TREE_VALID"),
     (CompatRoFlags::VERITY.bits(), "VERITY"),
     (CompatRoFlags::BLOCK_GROUP_TREE.bits(), "BLOCK_GROUP_TREE"),
 ];
 
-const INCOMPAT_FLAGS: [(u64, &str); 16] = [
+pub(super) const INCOMPAT_FLAGS: [(u64, &str); 16] = [
     (IncompatFlags::MIXED_BACKREF.bits(), "MIXED_BACKREF"),
     (IncompatFlags::DEFAULT_SUBVOL.bits(), "DEFAULT_SUBVOL"),
     (IncompatFlags::MIXED_GROUPS.bits(), "MIXED_GROUPS"),
@@ -171,7 +171,7 @@ fn put_flag_lines(out: &mut Vec<u8>, bits: u64, names: &[(u64, &str)]) {
 }
 
 /// Appends bytes up to the first zero, with a dot for those that are not printable ASCII.
-fn put_printable(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(super) fn put_printable(out: &mut Vec<u8>, bytes: &[u8]) {
     for byte in bytes.iter().take_while(|byte| **byte != 0) {
         out.push(if byte.is_ascii_graphic() || *byte == b' ' { *byte } else { b'.' });
     }

@@ -50,6 +50,16 @@ pub fn local_time_with_zone(seconds: i64) -> String {
     format_local(seconds, "%m-%d %H:%M:%S %z")
 }
 
+/// `2026-11-20 09:21:37.000000001 +0000` in the local time zone.
+pub fn precise_local_time(seconds: i64, nanoseconds: u32) -> String {
+    format_local(seconds, &format!("%m-%d %H:%M:%S.{nanoseconds:09} %z"))
+}
+
+/// `2026-11-20T09:21:37+0000` in the local time zone, as in a dump of a stream.
+pub fn stream_time(seconds: i64) -> String {
+    format_local(seconds, "%m-%dT%H:%M:%S%z")
+}
+
 /// `2026-11-20 09:21:37` in the local time zone.
 pub fn local_time(seconds: i64) -> String {
     format_local(seconds, "%m-%d %H:%M:%S")

@@ -5,6 +5,7 @@
 
 mod fsck;
 mod missing;
+mod text_only;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -46,7 +47,7 @@ const NAMES: [(&str, Program); 8] = [
 pub enum Stop {
     /// Help was asked for, or the command line is wrong.
     Usage(Box<clap::Error>, ExitCode),
-    /// It asks for something of btrfs-progs that larder does not have; a sentence says so.
+    /// It asks for something that larder does not have; a sentence says so.
     Missing(String),
     /// The command line ends before a command, where btrfs prints help as a result.
     NoCommand(String),
@@ -95,10 +96,11 @@ impl Program {
             Self::Larder | Self::Btrfs | Self::Mkfs => {}
         }
         let command = self.command();
-        // Whatever else is wrong, a command that is missing is the reason.
+        // Whatever else is wrong, a command or a format that is missing is the reason.
         let partly = command.clone().ignore_errors(true).try_get_matches_from(arguments);
         let name = command.get_name().to_owned();
-        if let Some(sentence) = partly.as_ref().ok().and_then(|read| missing::asked(&name, read)) {
+        let missing = |read| missing::asked(&name, read).or_else(|| text_only::asked(read));
+        if let Some(sentence) = partly.as_ref().ok().and_then(missing) {
             return Err(Stop::Missing(sentence));
         }
         let read = command.try_get_matches_from(arguments).and_then(|read| match self {

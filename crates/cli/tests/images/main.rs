@@ -4,6 +4,7 @@ mod changing;
 mod commands;
 mod devices;
 mod interrupted;
+mod json;
 mod matrix;
 mod messages;
 mod mkfs_options;

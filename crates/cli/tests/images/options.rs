@@ -97,6 +97,20 @@ fn ours(path: &str, options: &mut Options) {
     }
 }
 
+/// The commands of larder.
+pub(crate) fn commands() -> Vec<String> {
+    let mut options = Options::new();
+    ours("", &mut options);
+    options.into_keys().filter(|path| !path.is_empty()).collect()
+}
+
+/// The reason why a command writes no JSON, if it has one.
+pub(crate) fn refused_format(path: &str) -> Option<String> {
+    let said = says(LARDER, &[&["--format", "json"], &words(path)[..]].concat());
+    let reason = said.strip_prefix("ERROR: output format json is unsupported for this command: ");
+    reason.map(|reason| reason.trim_end().to_owned())
+}
+
 /// The reason why larder does not have a command or an option.
 #[track_caller]
 fn refusal(path: &str, option: &str) -> String {
@@ -181,6 +195,17 @@ fn page() -> String {
         });
         let options = options.collect::<Vec<_>>().join(", ");
         writeln!(page, "| `{path}` | {options} |").expect("memory takes it");
+    }
+    page += "\n## Commands that do not write JSON\n\nAll others do, with `--format json`.\n\n";
+    page += "| because | commands |\n| --- | --- |\n";
+    let mut refused = BTreeMap::<String, Vec<String>>::new();
+    for path in commands() {
+        if let Some(reason) = refused_format(&path) {
+            refused.entry(reason).or_default().push(format!("`{path}`"));
+        }
+    }
+    for (reason, commands) in refused {
+        writeln!(page, "| {reason} | {} |", commands.join(", ")).expect("memory takes it");
     }
     page
 }

@@ -131,15 +131,15 @@ fn results_are_json_too() {
     let found = json("subvolume find-new @:/ 0");
     assert_eq!(found["subvolume-find-new"][0]["path"], "d/one", "{found}");
     assert_eq!(found["subvolume-find-new"][1]["flags"], "INLINE", "{found}");
-    assert!(found["transid-marker"].is_string());
+    assert!(found["transid-marker"].is_u64());
     let found = json("subvolume find-new @:/ 999999");
     assert_eq!(found["subvolume-find-new"].as_array().map(Vec::len), Some(0));
     let place = &json("inspect map-swapfile @:/swap")["map-swapfile"][0]["physical-start"];
-    let place: u64 = place.as_str().unwrap().parse().unwrap();
-    assert!(place >= 1 << 20);
-    assert!(json("inspect min-dev-size @")["min-dev-size"][0]["min-dev-size"].is_string());
+    assert!(place.as_u64().unwrap() >= 1 << 20);
+    assert!(json("inspect min-dev-size @")["min-dev-size"][0]["min-dev-size"].is_u64());
     let trees = json("inspect tree-stats @");
     assert_eq!(trees["tree-stats"][3]["tree"], "fs");
+    assert!(trees["tree-stats"][3]["nodes-by-level"][0].is_u64());
 }
 
 /// A swapfile has the header of mkswap(8), is one for the kernel, and lies where both programs say.

@@ -11,6 +11,7 @@ mod documents;
 mod ending;
 mod full;
 mod handles;
+mod json;
 mod killed;
 mod largest;
 mod ledger;

@@ -78,6 +78,13 @@ impl Server {
         (output.status.success(), text(&output.stdout))
     }
 
+    fn health_as_json(&self) -> serde_json::Value {
+        let mut command = larder();
+        command.args(["--format", "json", "health"]).arg(self.path());
+        let output = command.output().unwrap();
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["health"].take()
+    }
+
     /// The counter with this name of the one device.
     fn counter(&self, name: &str) -> u64 {
         let stats = succeed(larder().args(["device", "stats"]).arg(self.path()));
@@ -123,11 +130,22 @@ fn a_failed_commit_is_reported_by_the_server_and_to_callers() {
     server.start(limited(), &[]);
     let (is_well, health) = server.health();
     assert!(is_well && health.contains("before it was mounted"), "{health}");
+    let as_json = server.health_as_json();
+    assert!(as_json["committed"].is_null() && as_json["read-only"].is_null(), "{as_json}");
     write_in_vain(&server.path());
     let (is_well, health) = server.health();
     assert!(!is_well && health.contains("read-only since"), "{health}");
     assert!(health.contains("File too large") && health.contains(" write, "), "{health}");
     assert!(server.counter("write_io_errs") > 0);
+    let as_json = server.health_as_json();
+    let reason = as_json["read-only"]["reason"].as_str().unwrap();
+    let since = as_json["read-only"]["since"].as_str().unwrap();
+    // The text has no zone.
+    let told = format!("read-only since {}: {reason}\n", &since[..since.len() - " +0000".len()]);
+    assert!(health.contains(&told), "{told}{health}");
+    let device = &as_json["devices"][0];
+    assert_eq!(device["write_io_errs"], server.counter("write_io_errs"), "{device}");
+    assert_eq!(device["device"], *server.image().display().to_string());
     // Reading goes on: the signal that comes with such an error ends nothing.
     fs::read_dir(server.path()).unwrap();
     let umount = server.umount();
@@ -199,6 +217,7 @@ fn bad_copies_are_told_and_counted_for_good() {
     wait_until("it is told", || server.said().contains("healed from a good copy"));
     assert!(server.said().contains("WARNING: a bad copy of 4096 bytes at logical address "));
     assert!(server.health().1.contains("Healed copies:   1"), "{}", server.health().1);
+    assert_eq!(server.health_as_json()["healed-copies"], 1);
     assert_eq!(server.counter("corruption_errs"), 1);
     server.stop();
     // Both copies of one sector.

@@ -53,9 +53,12 @@ pub(crate) fn larder() -> Command {
 }
 
 /// A copy of the program in `folder`. Other users may not look into a build directory.
+///
+/// Another process copies it: a child that another thread starts meanwhile would inherit a
+/// descriptor for writing, and nobody may run a file that is open for writing.
 pub(crate) fn larder_in(folder: &Path) -> PathBuf {
     let copy = folder.join("larder");
-    fs::copy(env!("CARGO_BIN_EXE_larder"), &copy).expect("it can be copied");
+    succeed(Command::new("cp").arg(env!("CARGO_BIN_EXE_larder")).arg(&copy));
     copy
 }
 

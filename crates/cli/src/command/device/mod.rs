@@ -16,14 +16,10 @@ pub enum Device {
 }
 
 impl Device {
-    pub fn writes_json(&self) -> bool {
-        matches!(self, Self::Stats(_))
-    }
-
     pub fn run(self, global: &Global) -> Outcome {
         match self {
             Self::Stats(command) => command.run(global),
-            Self::Usage(command) => command.run(),
+            Self::Usage(command) => command.run(global),
         }
     }
 }

@@ -14,9 +14,9 @@ use larder_ioctl::{DeviceErrors, DeviceInfo};
 use rustix::io::Errno;
 
 use crate::command::Outcome;
-use crate::global::{Format, Global};
+use crate::global::Global;
 use crate::output::stdout;
-use crate::print::{Cell, Fields, write_json, write_table};
+use crate::print::{Cell, Fields, write_table, write_texts};
 
 /// Show how often each device of a mounted file system failed
 ///
@@ -95,9 +95,9 @@ impl Stats {
         let mut out = stdout();
         if self.table {
             write_table(&mut out, &rows(&counted))?;
-        } else if global.format == Format::Json {
+        } else if global.is_json() {
             let objects: Vec<_> = counted.iter().map(fields).collect();
-            write_json(&mut out, "device-stats", &objects)?;
+            write_texts(&mut out, "device-stats", &objects)?;
         } else {
             counted.iter().try_for_each(|counted| write(&mut out, counted))?;
         }

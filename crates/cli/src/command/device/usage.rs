@@ -4,13 +4,16 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use larder::{Overview, Profile, Space};
+use larder::{DeviceInfo, Overview, Profile, Space};
+use serde::Serialize;
 
 use crate::command::Outcome;
 use crate::command::filesystem::{
-    Shown, kind_name, known_spaces, profile_name, slack, unallocated,
+    DeviceSpace, Shown, kind_name, known_spaces, profile_name, slack, unallocated,
 };
+use crate::global::Global;
 use crate::output::stdout;
+use crate::print::write_json;
 
 /// Show what takes the space on each device
 ///
@@ -28,7 +31,12 @@ pub struct Usage {
 }
 
 impl Usage {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
+        if global.is_json() {
+            let filesystems = self.shown.describe_each(Object::new)?;
+            write_json(&mut stdout(), "device-usage", &filesystems)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let mut filesystems = self.shown.open_each();
         while let Some(filesystem) = filesystems.next() {
             self.show(&*filesystem?)?;
@@ -72,5 +80,52 @@ fn kind_of(space: &Space, stripes: usize) -> String {
             format!("{kind}/{stripes}")
         }
         _ => kind,
+    }
+}
+
+/// The devices of a file system as JSON; sizes are in bytes.
+#[derive(Serialize)]
+struct Object {
+    devices: Vec<Device>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Device {
+    #[serde(flatten)]
+    space: DeviceSpace,
+    block_groups: Vec<BlockGroups>,
+}
+
+/// The block groups of one kind, profile and number of stripes.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct BlockGroups {
+    bg_type: &'static str,
+    bg_profile: String,
+    stripes: usize,
+    size: u64,
+}
+
+impl Object {
+    fn new(filesystem: &dyn Overview) -> anyhow::Result<Self> {
+        let spaces = known_spaces(filesystem)?;
+        let devices = filesystem.devices()?;
+        Ok(Self { devices: devices.iter().map(|device| Device::new(device, &spaces)).collect() })
+    }
+}
+
+impl Device {
+    fn new(device: &DeviceInfo, spaces: &[Space]) -> Self {
+        let parts = spaces.iter().flat_map(|space| {
+            let here = space.stripe_bytes.iter().filter(|((id, _), _)| *id == device.id);
+            here.map(|((_, stripes), bytes)| BlockGroups {
+                bg_type: kind_name(space.kind),
+                bg_profile: profile_name(space.profile),
+                stripes: *stripes,
+                size: *bytes,
+            })
+        });
+        Self { space: DeviceSpace::new(device), block_groups: parts.collect() }
     }
 }

@@ -9,9 +9,9 @@ use larder::Space;
 
 use super::{kind_name, profile_name};
 use crate::command::Outcome;
-use crate::global::{Format, Global};
+use crate::global::Global;
 use crate::output::stdout;
-use crate::print::{Fields, write_json};
+use crate::print::{Fields, write_texts};
 use crate::source::Source;
 use crate::units::Units;
 
@@ -40,9 +40,9 @@ impl Df {
     pub fn run(self, global: &Global) -> Outcome {
         let mut out = stdout();
         let spaces = self.source.overview(self.image.as_os_str())?.space()?;
-        if global.format == Format::Json {
+        if global.is_json() {
             let objects: Vec<_> = spaces.iter().map(fields).collect();
-            write_json(&mut out, "filesystem-df", &objects)?;
+            write_texts(&mut out, "filesystem-df", &objects)?;
             return Ok(ExitCode::SUCCESS);
         }
         for space in spaces {

@@ -1,6 +1,6 @@
 //! `larder filesystem label`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -9,9 +9,12 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
+use serde::Serialize;
 
 use crate::command::Outcome;
+use crate::global::Global;
 use crate::output::stdout;
+use crate::print::{Name, write_json};
 use crate::source::Source;
 use crate::target::Target;
 
@@ -35,7 +38,7 @@ pub struct Label {
 }
 
 impl Label {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         let mounted = self.source.mounted_directory(self.image.as_os_str())?;
         match (self.label, mounted) {
             (Some(label), Some(path)) => {
@@ -52,10 +55,25 @@ impl Label {
             (None, _) => {
                 let label = self.source.overview(self.image.as_os_str())?.label()?;
                 let mut out = stdout();
-                out.write_all(label.as_bytes())?;
-                writeln!(out)?;
+                if global.is_json() {
+                    let label = name_of(&label);
+                    write_json(&mut out, "filesystem-label", &Shown { label })?;
+                } else {
+                    out.write_all(label.as_bytes())?;
+                    writeln!(out)?;
+                }
             }
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+#[derive(Serialize)]
+struct Shown {
+    label: Option<Name>,
+}
+
+/// A label in JSON; none if the file system has none.
+pub fn name_of(label: &OsStr) -> Option<Name> {
+    (!label.is_empty()).then(|| label.into())
 }

@@ -1,5 +1,6 @@
 //! `larder filesystem`: the file system as a whole.
 
+mod device_space;
 mod df;
 mod du;
 mod label;
@@ -16,6 +17,7 @@ use anyhow::ensure;
 use clap::Subcommand;
 use larder::{DeviceInfo, Overview, Space, SpaceKind};
 
+pub use device_space::DeviceSpace;
 pub use shown::Shown;
 
 use super::Outcome;
@@ -34,19 +36,15 @@ pub enum Filesystem {
 }
 
 impl Filesystem {
-    pub fn writes_json(&self) -> bool {
-        matches!(self, Self::Df(_) | Self::Du(_))
-    }
-
     pub fn run(self, global: &Global) -> Outcome {
         match self {
             Self::Df(command) => command.run(global),
             Self::Du(command) => command.run(global),
-            Self::Label(command) => command.run(),
+            Self::Label(command) => command.run(global),
             Self::Mkswapfile(command) => command.run(global),
-            Self::Show(command) => command.run(),
+            Self::Show(command) => command.run(global),
             Self::Sync(command) => command.run(),
-            Self::Usage(command) => command.run(),
+            Self::Usage(command) => command.run(global),
         }
     }
 }

@@ -6,9 +6,14 @@ use std::process::ExitCode;
 
 use anyhow::ensure;
 use clap::Args;
+use larder::{DeviceInfo, Overview};
+use serde::Serialize;
 
+use super::label;
 use crate::command::Outcome;
+use crate::global::Global;
 use crate::output::stdout;
+use crate::print::{Name, write_json};
 use crate::source::Source;
 use crate::units::LongUnits;
 
@@ -36,7 +41,7 @@ pub struct Show {
 }
 
 impl Show {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         let LongUnits(units) = self.units;
         let is_mounted = self.source.mounted_directory(self.image.as_os_str())?.is_some();
         let shown = self.image.display();
@@ -44,6 +49,10 @@ impl Show {
         ensure!(!is_mounted || !self.all_devices, "{shown}: neither an image file nor a device");
         let filesystem = self.source.overview(self.image.as_os_str())?;
         let mut out = stdout();
+        if global.is_json() {
+            write_json(&mut out, "filesystem-list", &[Shown::new(&*filesystem)?])?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let label = filesystem.label()?;
         let label = if label.is_empty() { "none".into() } else { format!("'{}'", label.display()) };
         let devices = filesystem.devices()?;
@@ -55,7 +64,7 @@ impl Show {
                 writeln!(out, "\tdevid {:>4} size 0 used 0 path  MISSING", device.id)?;
                 continue;
             };
-            let path = std::fs::canonicalize(name).unwrap_or_else(|_| name.into());
+            let path = real_path(name);
             writeln!(
                 out,
                 "\tdevid {:>4} size {} used {} path {}",
@@ -67,5 +76,54 @@ impl Show {
         }
         writeln!(out)?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The path of a device, behind links.
+fn real_path(name: &str) -> PathBuf {
+    std::fs::canonicalize(name).unwrap_or_else(|_| name.into())
+}
+
+/// A file system as JSON, with the names of btrfs-progs.
+#[derive(Serialize)]
+struct Shown {
+    label: Option<Name>,
+    uuid: String,
+    total_devices: usize,
+    used: u64,
+    #[serde(rename = "device-list")]
+    devices: Vec<Device>,
+}
+
+#[derive(Serialize)]
+struct Device {
+    devid: u64,
+    size: u64,
+    used: u64,
+    /// None if it is missing.
+    path: Option<Name>,
+}
+
+impl Shown {
+    fn new(filesystem: &dyn Overview) -> anyhow::Result<Self> {
+        let devices: Vec<Device> = filesystem.devices()?.iter().map(Device::new).collect();
+        Ok(Self {
+            label: label::name_of(&filesystem.label()?),
+            uuid: filesystem.uuid()?.to_string(),
+            total_devices: devices.len(),
+            used: filesystem.used_bytes()?,
+            devices,
+        })
+    }
+}
+
+impl Device {
+    fn new(info: &DeviceInfo) -> Self {
+        Self {
+            devid: info.id,
+            size: info.total_bytes,
+            used: info.allocated_bytes,
+            path: info.name.as_deref().map(|name| (&real_path(name)).into()),
+        }
     }
 }

@@ -5,11 +5,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use larder::{DeviceInfo, Overview, Space, SpaceKind};
+use serde::Serialize;
 
-use super::{Shown, kind_name, known_spaces, profile_name, slack, unallocated};
+use super::{DeviceSpace, Shown, kind_name, known_spaces, profile_name, slack, unallocated};
 use crate::command::Outcome;
+use crate::global::Global;
 use crate::output::stdout;
-use crate::print::{Cell, write_table};
+use crate::print::{Cell, write_json, write_table};
 
 /// Show how space is used, on which devices, and what is left
 ///
@@ -31,7 +33,12 @@ pub struct Usage {
 }
 
 impl Usage {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
+        if global.is_json() {
+            let filesystems = self.shown.describe_each(Object::new)?;
+            write_json(&mut stdout(), "filesystem-usage", &filesystems)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         for (number, filesystem) in self.shown.open_each().enumerate() {
             let filesystem = filesystem?;
             if number > 0 {
@@ -217,4 +224,76 @@ impl Sums {
 /// Bytes on devices for each byte of block groups.
 fn ratio(space: &Space) -> f64 {
     if space.total_bytes == 0 { 1.0 } else { space.raw_bytes as f64 / space.total_bytes as f64 }
+}
+
+/// What is shown of a file system, as JSON; sizes are in bytes.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Object {
+    device_size: u64,
+    device_allocated: u64,
+    device_unallocated: u64,
+    device_missing: u64,
+    device_slack: u64,
+    used: u64,
+    free_estimated: u64,
+    free_min: u64,
+    data_ratio: f64,
+    metadata_ratio: f64,
+    multiple_profiles: bool,
+    block_groups: Vec<BlockGroups>,
+    devices: Vec<DeviceSpace>,
+}
+
+/// The block groups of one kind and profile.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct BlockGroups {
+    bg_type: &'static str,
+    bg_profile: String,
+    total: u64,
+    used: u64,
+    devices: Vec<OnDevice>,
+}
+
+/// Bytes of them on a device.
+#[derive(Serialize)]
+struct OnDevice {
+    devid: u64,
+    size: u64,
+}
+
+impl Object {
+    fn new(filesystem: &dyn Overview) -> anyhow::Result<Self> {
+        let (spaces, devices) = (known_spaces(filesystem)?, filesystem.devices()?);
+        let sums = Sums::new(&spaces, &devices);
+        Ok(Self {
+            device_size: sums.size,
+            device_allocated: sums.allocated,
+            device_unallocated: sums.size.saturating_sub(sums.allocated),
+            device_missing: sums.missing,
+            device_slack: devices.iter().map(slack).sum(),
+            used: sums.used,
+            free_estimated: sums.free(),
+            free_min: sums.least_free(),
+            data_ratio: sums.data_ratio,
+            metadata_ratio: sums.metadata_ratio,
+            multiple_profiles: sums.several_profiles,
+            block_groups: spaces.iter().map(BlockGroups::new).collect(),
+            devices: devices.iter().map(DeviceSpace::new).collect(),
+        })
+    }
+}
+
+impl BlockGroups {
+    fn new(space: &Space) -> Self {
+        let on_device = |(devid, size): (&u64, &u64)| OnDevice { devid: *devid, size: *size };
+        Self {
+            bg_type: kind_name(space.kind),
+            bg_profile: profile_name(space.profile),
+            total: space.total_bytes,
+            used: space.used_bytes,
+            devices: space.device_bytes.iter().map(on_device).collect(),
+        }
+    }
 }

@@ -1,23 +1,28 @@
 //! `larder inspect dump-super`.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use larder_device::{Access, Device};
 use larder_format::superblock::{MAGIC, OFFSETS, SUPERBLOCK_SIZE, Superblock};
+use serde_json::json;
 use zerocopy::FromBytes;
 
 use crate::command::Outcome;
 use crate::devices;
 use crate::ending::wait_for_ending_servers;
+use crate::global::Global;
 use crate::operand::parse_number;
-use crate::output::stdout;
+use crate::output::{Stdout, stdout};
 use crate::place::{PlaceOptions, located};
 use crate::print::superblock::put_superblock;
+use crate::print::{JsonList, Name, Object, superblock_fields};
 
 /// Show the superblock of a device
+///
+/// As JSON it is always shown in full.
 ///
 /// Example: larder inspect dump-super -fa disk.img
 #[derive(Debug, Args)]
@@ -45,19 +50,24 @@ pub struct DumpSuper {
 }
 
 impl DumpSuper {
-    pub fn run(mut self) -> Outcome {
+    pub fn run(mut self, global: &Global) -> Outcome {
         self.devices = devices::named(&self.devices)?;
         let mut out = stdout();
+        let json = global.is_json().then(|| JsonList::begin(&mut out, "dump-super")).transpose()?;
+        let mut shown = Shown { out, json };
         let mut code = ExitCode::SUCCESS;
         let place = self.place.place();
         wait_for_ending_servers(&located(&self.devices, place));
         for path in &self.devices {
             let device = larder_image::open(path, Access::ReadOnly, place)?;
             for offset in self.offsets() {
-                if !self.show(&mut out, device.as_ref(), path, offset)? {
+                if !self.show(&mut shown, device.as_ref(), path, offset)? {
                     code = ExitCode::FAILURE;
                 }
             }
+        }
+        if let Some(json) = shown.json {
+            json.end_with(&mut shown.out, &[])?;
         }
         Ok(code)
     }
@@ -78,7 +88,7 @@ impl DumpSuper {
     /// Returns false if there is no superblock.
     fn show(
         &self,
-        out: &mut impl Write,
+        shown: &mut Shown,
         device: &dyn Device,
         path: &Path,
         offset: u64,
@@ -86,7 +96,7 @@ impl DumpSuper {
         let end = offset.saturating_add(SUPERBLOCK_SIZE as u64);
         if end > device.len_bytes() {
             if self.all {
-                writeln!(out)?;
+                shown.none()?;
             } else {
                 let len_bytes = device.len_bytes();
                 let path = path.display();
@@ -97,8 +107,7 @@ impl DumpSuper {
         let mut bytes = [0; SUPERBLOCK_SIZE];
         device.read_at(&mut bytes, offset)?;
         let superblock = Superblock::ref_from_bytes(&bytes).expect("of a superblock's size");
-        writeln!(out, "superblock: bytenr={offset}, device={}", path.display())?;
-        writeln!(out, "---------------------------------------------------------")?;
+        shown.begin(path, offset)?;
         if superblock.magic.get() != MAGIC && !self.force {
             eprintln!(
                 "ERROR: bad magic on superblock on {} at {offset} (use --force to dump it anyway)",
@@ -106,9 +115,46 @@ impl DumpSuper {
             );
             return Ok(false);
         }
-        let mut text = Vec::new();
-        put_superblock(&mut text, superblock, self.full);
-        out.write_all(&text)?;
+        shown.superblock(path, offset, superblock, self.full)?;
         Ok(true)
+    }
+}
+
+/// Superblocks, as text or as JSON.
+struct Shown {
+    out: Stdout,
+    json: Option<JsonList>,
+}
+
+impl Shown {
+    /// A superblock after the end of the device.
+    fn none(&mut self) -> io::Result<()> {
+        if self.json.is_some() { Ok(()) } else { writeln!(self.out) }
+    }
+
+    /// What comes before a superblock, also before one that is none.
+    fn begin(&mut self, path: &Path, offset: u64) -> io::Result<()> {
+        if self.json.is_some() {
+            return Ok(());
+        }
+        writeln!(self.out, "superblock: bytenr={offset}, device={}", path.display())?;
+        writeln!(self.out, "---------------------------------------------------------")
+    }
+
+    fn superblock(
+        &mut self,
+        path: &Path,
+        offset: u64,
+        superblock: &Superblock,
+        full: bool,
+    ) -> io::Result<()> {
+        if let Some(json) = &mut self.json {
+            let place = [("device", json!(Name::from(path))), ("offset", json!(offset))];
+            let fields: Vec<_> = place.into_iter().chain(superblock_fields(superblock)).collect();
+            return json.push(&mut self.out, &Object(&fields));
+        }
+        let mut text = Vec::new();
+        put_superblock(&mut text, superblock, full);
+        self.out.write_all(&text)
     }
 }

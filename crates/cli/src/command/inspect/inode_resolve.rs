@@ -6,12 +6,15 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
+use serde::Serialize;
 
-use super::below;
 use crate::command::Outcome;
+use crate::global::Global;
 use crate::operand::parse_number;
 use crate::output::stdout;
+use crate::print::{Name, write_json};
 use crate::source::Source;
+use crate::target::below;
 
 /// Show the paths of an inode
 ///
@@ -37,13 +40,29 @@ pub struct InodeResolve {
 }
 
 impl InodeResolve {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         let (filesystem, id) = self.source.overview_at(&self.path)?;
         let paths = filesystem.inode_paths(id, self.inode);
         let named = || format!("{}: inode {}", self.path.display(), self.inode);
-        for path in paths.with_context(named)? {
-            writeln!(stdout(), "{}", below(&self.path, &path).display())?;
+        let paths = paths.with_context(named)?;
+        let paths = paths.iter().map(|path| below(&self.path, path));
+        if global.is_json() {
+            let paths = paths.map(|path| (&path).into()).collect();
+            let shown = Shown { inode: self.inode, root: id, paths };
+            write_json(&mut stdout(), "inode-resolve", &shown)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        for path in paths {
+            writeln!(stdout(), "{}", path.display())?;
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+#[derive(Serialize)]
+struct Shown {
+    inode: u64,
+    /// The subvolume.
+    root: u64,
+    paths: Vec<Name>,
 }

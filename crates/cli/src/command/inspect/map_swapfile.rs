@@ -18,7 +18,7 @@ use rustix::fs::IFlags;
 use crate::command::Outcome;
 use crate::global::{Format, Global};
 use crate::output::stdout;
-use crate::print::write_json;
+use crate::print::{Object, write_json};
 use crate::source::{Source, on_image};
 use crate::target::Target;
 
@@ -63,11 +63,8 @@ impl MapSwapfile {
         let mut out = stdout();
         match global.format {
             Format::Json => {
-                let fields = vec![
-                    ("physical-start", start.to_string()),
-                    ("resume-offset", resume_offset.to_string()),
-                ];
-                write_json(&mut out, "map-swapfile", &[fields])?;
+                let fields = [("physical-start", start), ("resume-offset", resume_offset)];
+                write_json(&mut out, "map-swapfile", &[Object(&fields)])?;
             }
             Format::Text if self.resume_offset => writeln!(out, "{resume_offset}")?,
             Format::Text => {

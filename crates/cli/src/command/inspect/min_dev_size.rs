@@ -17,7 +17,7 @@ use crate::command::Outcome;
 use crate::global::{Format, Global};
 use crate::operand::parse_number;
 use crate::output::stdout;
-use crate::print::write_json;
+use crate::print::{Object, write_json};
 use crate::source::Source;
 use crate::units::Units;
 
@@ -65,9 +65,8 @@ impl MinDevSize {
         let mut out = stdout();
         match global.format {
             Format::Json => {
-                let fields =
-                    vec![("devid", self.id.to_string()), ("min-dev-size", bytes.to_string())];
-                write_json(&mut out, "min-dev-size", &[fields])?;
+                let fields = [("devid", self.id), ("min-dev-size", bytes)];
+                write_json(&mut out, "min-dev-size", &[Object(&fields)])?;
             }
             Format::Text => writeln!(out, "{bytes} bytes ({})", Units::default().show(bytes))?,
         }

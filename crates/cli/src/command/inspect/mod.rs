@@ -12,15 +12,10 @@ mod tree_name;
 mod tree_stats;
 mod tree_walk;
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
-
 use clap::Subcommand;
 
 use super::Outcome;
 use crate::global::Global;
-use crate::target::mounted_path;
 
 /// Look at what is on disk
 #[derive(Debug, Subcommand)]
@@ -37,32 +32,17 @@ pub enum Inspect {
 }
 
 impl Inspect {
-    pub fn writes_json(&self) -> bool {
-        matches!(self, Self::MapSwapfile(_) | Self::MinDevSize(_) | Self::TreeStats(_))
-    }
-
     pub fn run(self, global: &Global) -> Outcome {
         match self {
-            Self::DumpSuper(command) => command.run(),
+            Self::DumpSuper(command) => command.run(global),
             Self::DumpTree(command) => command.run(),
-            Self::InodeResolve(command) => command.run(),
-            Self::LogicalResolve(command) => command.run(),
+            Self::InodeResolve(command) => command.run(global),
+            Self::LogicalResolve(command) => command.run(global),
             Self::MapSwapfile(command) => command.run(global),
             Self::MinDevSize(command) => command.run(global),
-            Self::Rootid(command) => command.run(),
-            Self::SubvolidResolve(command) => command.run(),
+            Self::Rootid(command) => command.run(global),
+            Self::SubvolidResolve(command) => command.run(global),
             Self::TreeStats(command) => command.run(global),
         }
     }
-}
-
-/// The name of `path` below what a user calls `place`.
-fn below(place: &OsStr, path: &Path) -> PathBuf {
-    let place = match mounted_path(place) {
-        None if !place.as_bytes().windows(2).any(|two| two == b":/") => {
-            OsString::from_vec([place.as_bytes(), b":/"].concat())
-        }
-        _ => place.to_owned(),
-    };
-    if path.as_os_str().is_empty() { place.into() } else { Path::new(&place).join(path) }
 }

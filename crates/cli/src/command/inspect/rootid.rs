@@ -5,9 +5,12 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
+use serde::Serialize;
 
 use crate::command::Outcome;
+use crate::global::Global;
 use crate::output::stdout;
+use crate::print::write_json;
 use crate::source::Source;
 
 /// Show the id of the subvolume that something lies in
@@ -26,9 +29,18 @@ pub struct Rootid {
 }
 
 impl Rootid {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         let (_, id) = self.source.overview_at(&self.path)?;
-        writeln!(stdout(), "{id}")?;
+        if global.is_json() {
+            write_json(&mut stdout(), "rootid", &Shown { rootid: id })?;
+        } else {
+            writeln!(stdout(), "{id}")?;
+        }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+#[derive(Serialize)]
+struct Shown {
+    rootid: u64,
 }

@@ -5,10 +5,13 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
+use serde::Serialize;
 
 use crate::command::Outcome;
+use crate::global::Global;
 use crate::operand::parse_number;
 use crate::output::stdout;
+use crate::print::{Name, write_json};
 use crate::source::Source;
 
 /// Show the path of a subvolume from the top level
@@ -30,9 +33,21 @@ pub struct SubvolidResolve {
 }
 
 impl SubvolidResolve {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         let (filesystem, _) = self.source.overview_at(&self.path)?;
-        writeln!(stdout(), "{}", filesystem.subvolume_path(self.id)?.display())?;
+        let path = filesystem.subvolume_path(self.id)?;
+        if global.is_json() {
+            let shown = Shown { id: self.id, path: (&path).into() };
+            write_json(&mut stdout(), "subvolid-resolve", &shown)?;
+        } else {
+            writeln!(stdout(), "{}", path.display())?;
+        }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+#[derive(Serialize)]
+struct Shown {
+    id: u64,
+    path: Name,
 }

@@ -11,6 +11,7 @@ use larder_format::item::{FileExtent, RootItem};
 use larder_format::node::MAX_LEVELS;
 use larder_format::{ItemType, Node, objectid};
 use larder_volume::Volume;
+use serde::Serialize;
 
 use super::dump_tree::root_tree;
 use super::tree_walk::{BlockPointer, Order, TreeWalk, children};
@@ -19,7 +20,7 @@ use crate::devices;
 use crate::global::{Format, Global};
 use crate::output::stdout;
 use crate::place::{PlaceOptions, located};
-use crate::print::{Fields, NodeStyle, write_json};
+use crate::print::{NodeStyle, write_json};
 use crate::source::warn_if_in_use;
 use crate::units::Units;
 
@@ -68,11 +69,11 @@ impl TreeStats {
             stats.add(&walk, root);
             let elapsed = started.elapsed();
             match global.format {
-                Format::Json => objects.push(stats.fields(name)),
+                Format::Json => objects.push(stats.object(name)),
                 Format::Text => stats.write(&mut stdout(), name, units, elapsed)?,
             }
         }
-        if global.format == Format::Json {
+        if global.is_json() {
             write_json(&mut stdout(), "tree-stats", &objects)?;
         }
         Ok(if walk.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -279,25 +280,44 @@ impl Stats {
         shared.map_or(Ok(()), line)
     }
 
-    fn fields(&self, name: &str) -> Fields {
-        let levels = self.nodes[..self.levels].iter().map(u64::to_string).collect::<Vec<_>>();
-        vec![
-            ("tree", name.into()),
-            ("total-size", (self.count_nodes() * self.node_bytes).to_string()),
-            ("inline-data", self.inline_bytes.to_string()),
-            ("forward-seeks", self.forward_seeks.to_string()),
-            ("backward-seeks", self.backward_seeks.to_string()),
-            ("avg-seek-len", self.mean_seek().to_string()),
-            ("total-clusters", self.count_clusters().to_string()),
-            ("avg-cluster-size", (self.clustered_bytes / self.count_clusters()).to_string()),
-            ("min-cluster-size", self.shortest_cluster.unwrap_or(0).to_string()),
-            ("max-cluster-size", self.longest_cluster.to_string()),
-            ("total-disk-spread", (self.highest - self.lowest).to_string()),
-            ("levels", self.levels.to_string()),
-            ("total-nodes", self.count_nodes().to_string()),
-            ("nodes-by-level", levels.join(" ")),
-        ]
+    fn object(&self, tree: &'static str) -> Object {
+        Object {
+            tree,
+            total_size: self.count_nodes() * self.node_bytes,
+            inline_data: self.inline_bytes,
+            forward_seeks: self.forward_seeks,
+            backward_seeks: self.backward_seeks,
+            avg_seek_len: self.mean_seek(),
+            total_clusters: self.count_clusters(),
+            avg_cluster_size: self.clustered_bytes / self.count_clusters(),
+            min_cluster_size: self.shortest_cluster.unwrap_or(0),
+            max_cluster_size: self.longest_cluster,
+            total_disk_spread: self.highest - self.lowest,
+            levels: self.levels,
+            total_nodes: self.count_nodes(),
+            nodes_by_level: self.nodes[..self.levels].to_vec(),
+        }
     }
+}
+
+/// The statistics of a tree as JSON; sizes are in bytes.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Object {
+    tree: &'static str,
+    total_size: u64,
+    inline_data: u64,
+    forward_seeks: u64,
+    backward_seeks: u64,
+    avg_seek_len: u64,
+    total_clusters: u64,
+    avg_cluster_size: u64,
+    min_cluster_size: u64,
+    max_cluster_size: u64,
+    total_disk_spread: u64,
+    levels: usize,
+    total_nodes: u64,
+    nodes_by_level: Vec<u64>,
 }
 
 /// Bytes of inline data in a leaf, as they are stored.

@@ -7,10 +7,13 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
+use serde::Serialize;
 
 use super::{Known, Object, find};
 use crate::command::Outcome;
+use crate::global::Global;
 use crate::output::stdout;
+use crate::print::{Name, write_json};
 use crate::source::PathSource;
 
 /// Show a property, or all that are set
@@ -35,25 +38,55 @@ pub struct Get {
 }
 
 impl Get {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         let bearer = find(&self.source, &self.path)?;
         let wanted = self.name.as_deref().map(Known::find).transpose()?;
         if let Some(wanted) = wanted {
             let expected = wanted.expect_of(&*bearer, self.object);
             expected.with_context(|| self.path.display().to_string())?;
         }
-        let mut out = stdout();
+        let mut properties = Vec::new();
         for known in Known::ALL {
             let is_wanted = wanted.is_none_or(|wanted| wanted == known);
-            if !is_wanted || !known.is_of(&*bearer, self.object) {
-                continue;
-            }
-            if let Some(value) = known.get(&*bearer)? {
-                write!(out, "{}=", known.name())?;
-                out.write_all(value.as_bytes())?;
-                writeln!(out)?;
+            if is_wanted && known.is_of(&*bearer, self.object) {
+                properties.extend(known.get(&*bearer)?.map(|value| (known, value)));
             }
         }
+        let mut out = stdout();
+        if global.is_json() {
+            let properties: Vec<_> = properties.iter().map(Property::new).collect();
+            write_json(&mut out, "property-get", &properties)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        for (known, value) in properties {
+            write!(out, "{}=", known.name())?;
+            out.write_all(value.as_bytes())?;
+            writeln!(out)?;
+        }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A property as JSON.
+#[derive(Serialize)]
+struct Property {
+    name: &'static str,
+    value: Value,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Value {
+    Flag(bool),
+    Text(Name),
+}
+
+impl Property {
+    fn new((known, value): &(Known, OsString)) -> Self {
+        let value = match known {
+            Known::ReadOnly => Value::Flag(value == "true"),
+            Known::Label | Known::Compression => Value::Text(value.into()),
+        };
+        Self { name: known.name(), value }
     }
 }

@@ -5,10 +5,13 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
+use serde::Serialize;
 
 use super::{Known, Object, find};
 use crate::command::Outcome;
+use crate::global::Global;
 use crate::output::stdout;
+use crate::print::write_json;
 use crate::source::PathSource;
 
 /// List the properties that something can have
@@ -30,12 +33,31 @@ pub struct List {
 }
 
 impl List {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         let bearer = find(&self.source, &self.path)?;
         let mut out = stdout();
-        for known in Known::ALL.iter().filter(|known| known.is_of(&*bearer, self.object)) {
+        let possible = Known::ALL.iter().filter(|known| known.is_of(&*bearer, self.object));
+        if global.is_json() {
+            let properties: Vec<_> = possible.map(|known| Possible::new(*known)).collect();
+            write_json(&mut out, "property-list", &properties)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        for known in possible {
             writeln!(out, "{:<20}{}", known.name(), known.description())?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A property that something can have, as JSON.
+#[derive(Serialize)]
+struct Possible {
+    name: &'static str,
+    description: &'static str,
+}
+
+impl Possible {
+    fn new(known: Known) -> Self {
+        Self { name: known.name(), description: known.description() }
     }
 }

@@ -13,6 +13,7 @@ use clap::{Subcommand, ValueEnum};
 use larder::{ErrorKind, FileType, Inode, XattrMode};
 
 use super::Outcome;
+use crate::global::Global;
 use crate::source::PathSource;
 
 /// Look at properties and change them
@@ -24,10 +25,10 @@ pub enum Property {
 }
 
 impl Property {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         match self {
-            Self::Get(command) => command.run(),
-            Self::List(command) => command.run(),
+            Self::Get(command) => command.run(global),
+            Self::List(command) => command.run(global),
             Self::Set(command) => command.run(),
         }
     }

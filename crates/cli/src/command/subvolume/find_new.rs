@@ -10,13 +10,14 @@ use anyhow::Context;
 use clap::Args;
 use larder::{ItemType, Key, Overview};
 use larder_format::item::FileExtent;
+use serde::Serialize;
 
 use super::subvolume_in;
 use crate::command::Outcome;
 use crate::global::{Format, Global};
 use crate::operand::parse_number;
 use crate::output::stdout;
-use crate::print::{Fields, JsonList};
+use crate::print::{JsonList, Name};
 use crate::source::Source;
 
 /// List what was written to the files of a subvolume since a generation
@@ -87,13 +88,13 @@ impl FindNew {
             // A file that has no name any more is left out.
             let Some((_, Some(path))) = &named else { continue };
             match &mut list {
-                Some(list) => list.add(&mut out, &part.fields(path))?,
+                Some(list) => list.push(&mut out, &part.object(path))?,
                 None => part.write(&mut out, path)?,
             }
         }
         let marker = filesystem.subvolume_info(id)?.generation;
         match list {
-            Some(list) => list.end_with(&mut out, &[("transid-marker", marker.to_string())])?,
+            Some(list) => list.end_with(&mut out, &[("transid-marker", marker)])?,
             None => writeln!(out, "transid marker was {marker}")?,
         }
         out.flush()?;
@@ -155,16 +156,31 @@ impl Part {
         writeln!(out)
     }
 
-    fn fields(&self, path: &OsStr) -> Fields {
-        vec![
-            ("inode", self.inode.to_string()),
-            ("file-offset", self.offset.to_string()),
-            ("len", self.len_bytes.to_string()),
-            ("disk-start", self.disk_start.to_string()),
-            ("disk-offset", self.disk_offset.to_string()),
-            ("gen", self.generation.to_string()),
-            ("flags", self.flags()),
-            ("path", path.to_string_lossy().into_owned()),
-        ]
+    fn object(&self, path: &OsStr) -> Object {
+        Object {
+            inode: self.inode,
+            file_offset: self.offset,
+            len: self.len_bytes,
+            disk_start: self.disk_start,
+            disk_offset: self.disk_offset,
+            generation: self.generation,
+            flags: self.flags(),
+            path: path.into(),
+        }
     }
+}
+
+/// A part of a file as JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Object {
+    inode: u64,
+    file_offset: u64,
+    len: u64,
+    disk_start: u64,
+    disk_offset: u64,
+    #[serde(rename = "gen")]
+    generation: u64,
+    flags: String,
+    path: Name,
 }

@@ -6,8 +6,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::object::Object;
 use crate::command::Outcome;
+use crate::global::Global;
 use crate::output::stdout;
+use crate::print::write_json;
 use crate::source::Source;
 
 /// Show the subvolume that a mount shows by default
@@ -26,9 +29,14 @@ pub struct GetDefault {
 }
 
 impl GetDefault {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         let filesystem = self.source.overview(self.image.as_os_str())?;
         let info = filesystem.subvolume_info(filesystem.default_subvolume_id()?)?;
+        if global.is_json() {
+            let object = Object::new(&info, &filesystem.subvolume_path(info.id)?);
+            write_json(&mut stdout(), "subvolume-get-default", &object)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         match &info.name {
             None => writeln!(stdout(), "ID {} (FS_TREE)", info.id)?,
             Some(name) => {

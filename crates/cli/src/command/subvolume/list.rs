@@ -11,23 +11,26 @@ use std::str::FromStr;
 use clap::Args;
 use larder::{Overview, SubvolumeInfo};
 
+use super::object::Object;
 use super::uuid_or_dash;
 use crate::command::Outcome;
+use crate::global::Global;
 use crate::message;
 use crate::operand::parse_number;
 use crate::output::stdout;
-use crate::print::local_time;
+use crate::print::{local_time, write_json};
 use crate::source::Source;
 
 /// List subvolumes and snapshots
 ///
 /// Paths of subvolumes that lie in the one at the path start there, unless -o or -a is given;
-/// others start at the top level.
+/// others start at the top level. As JSON, everything that an option shows is there without it.
 ///
 /// Examples:
 ///   larder subvolume list disk.img
 ///   larder subvolume list -s --sort=-gen disk.img
 ///   larder subvolume list ~/mnt
+///   larder --format json subvolume list ~/mnt | jq '."subvolume-list"[].path'
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct List {
@@ -169,7 +172,7 @@ struct Column {
 }
 
 impl List {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         let (filesystem, here) = self.source.overview_at(&self.target)?;
         let filesystem = &*filesystem;
         let mut listed = Vec::new();
@@ -195,7 +198,13 @@ impl List {
         } else if !self.below && here != TOP_LEVEL {
             start_at(&mut listed, &filesystem.subvolume_path(here)?);
         }
-        self.write(&listed)?;
+        if global.is_json() {
+            let objects: Vec<_> =
+                listed.iter().map(|Listed { info, path }| Object::new(info, path)).collect();
+            write_json(&mut stdout(), "subvolume-list", &objects)?;
+        } else {
+            self.write(&listed)?;
+        }
         Ok(code)
     }
 

@@ -6,6 +6,7 @@ mod find_new;
 mod get_default;
 mod list;
 mod mounted;
+mod object;
 mod set_default;
 mod show;
 mod snapshot;
@@ -38,19 +39,15 @@ pub enum Subvolume {
 }
 
 impl Subvolume {
-    pub fn writes_json(&self) -> bool {
-        matches!(self, Self::FindNew(_))
-    }
-
     pub fn run(self, global: &Global) -> Outcome {
         match self {
             Self::Create(command) => command.run(global),
             Self::Delete(command) => command.run(global),
             Self::FindNew(command) => command.run(global),
-            Self::GetDefault(command) => command.run(),
-            Self::List(command) => command.run(),
+            Self::GetDefault(command) => command.run(global),
+            Self::List(command) => command.run(global),
             Self::SetDefault(command) => command.run(),
-            Self::Show(command) => command.run(),
+            Self::Show(command) => command.run(global),
             Self::Snapshot(command) => command.run(global),
             Self::Sync(command) => command.run(),
         }

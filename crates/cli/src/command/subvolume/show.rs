@@ -3,18 +3,22 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
 use larder::{Overview, QuotaGroup, SubvolumeInfo, Timestamp, Uuid};
+use serde::Serialize;
 
+use super::object::{Object, time};
 use super::{subvolume_in, uuid_or_dash};
 use crate::command::Outcome;
+use crate::global::Global;
 use crate::operand::parse_number;
 use crate::operand::parse_uuid;
 use crate::output::stdout;
-use crate::print::local_time_with_zone;
+use crate::print::{Name, local_time_with_zone, write_json};
 use crate::source::Source;
 use crate::units::Units;
 
@@ -43,12 +47,19 @@ pub struct Show {
 }
 
 impl Show {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, global: &Global) -> Outcome {
         let (filesystem, id) = self.find()?;
         let filesystem = &*filesystem;
         let info = filesystem.subvolume_info(id)?;
         let path = filesystem.subvolume_path(info.id)?;
+        let snapshots = snapshots_of(filesystem, &info)?;
+        let quota_group = filesystem.quota_group(info.id)?;
         let mut out = stdout();
+        if global.is_json() {
+            let shown = Shown::new(&info, &path, &snapshots, quota_group);
+            write_json(&mut out, "subvolume-show", &shown)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         out.write_all(if path.as_os_str().is_empty() {
             b"/"
         } else {
@@ -57,17 +68,12 @@ impl Show {
         writeln!(out)?;
         describe(&mut out, &info)?;
         writeln!(out, "\tSnapshot(s):")?;
-        for snapshot in filesystem.subvolumes()? {
-            let snapshot = snapshot?;
-            let is_of_this = snapshot.parent_uuid == info.uuid && !info.uuid.is_nil();
-            if is_of_this && !snapshot.is_being_deleted {
-                let path = filesystem.subvolume_path(snapshot.id)?;
-                out.write_all(b"\t\t\t\t")?;
-                out.write_all(path.as_os_str().as_bytes())?;
-                writeln!(out)?;
-            }
+        for path in snapshots {
+            out.write_all(b"\t\t\t\t")?;
+            out.write_all(path.as_os_str().as_bytes())?;
+            writeln!(out)?;
         }
-        self.quota(&mut out, filesystem, info.id)?;
+        quota_group.map_or(Ok(()), |group| self.quota(&mut out, info.id, &group))?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -88,22 +94,27 @@ impl Show {
         subvolume_in(&self.source, &self.target)
     }
 
-    fn quota(
-        &self,
-        out: &mut impl Write,
-        filesystem: &dyn Overview,
-        id: u64,
-    ) -> anyhow::Result<()> {
-        let Some(group) = filesystem.quota_group(id)? else { return Ok(()) };
+    fn quota(&self, out: &mut impl Write, id: u64, group: &QuotaGroup) -> io::Result<()> {
         let limit = |bytes: Option<u64>| bytes.map_or("-".into(), |bytes| self.units.show(bytes));
-        let QuotaGroup { referenced_bytes, exclusive_bytes, .. } = group;
         writeln!(out, "\tQuota group:\t\t0/{id}")?;
         writeln!(out, "\t  Limit referenced:\t{}", limit(group.max_referenced_bytes))?;
         writeln!(out, "\t  Limit exclusive:\t{}", limit(group.max_exclusive_bytes))?;
-        writeln!(out, "\t  Usage referenced:\t{}", self.units.show(referenced_bytes))?;
-        writeln!(out, "\t  Usage exclusive:\t{}", self.units.show(exclusive_bytes))?;
-        Ok(())
+        writeln!(out, "\t  Usage referenced:\t{}", self.units.show(group.referenced_bytes))?;
+        writeln!(out, "\t  Usage exclusive:\t{}", self.units.show(group.exclusive_bytes))
     }
+}
+
+/// The paths of its snapshots.
+fn snapshots_of(filesystem: &dyn Overview, info: &SubvolumeInfo) -> anyhow::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for snapshot in filesystem.subvolumes()? {
+        let snapshot = snapshot?;
+        let is_of_this = snapshot.parent_uuid == info.uuid && !info.uuid.is_nil();
+        if is_of_this && !snapshot.is_being_deleted {
+            paths.push(filesystem.subvolume_path(snapshot.id)?);
+        }
+    }
+    Ok(paths)
 }
 
 /// Id of the subvolume with this uuid.
@@ -117,10 +128,13 @@ fn with_uuid(filesystem: &dyn Overview, uuid: Uuid) -> anyhow::Result<Option<u64
     Ok(None)
 }
 
+fn name_of(info: &SubvolumeInfo) -> &[u8] {
+    info.name.as_ref().map_or(b"<FS_TREE>", |name| &name.name)
+}
+
 fn describe(out: &mut impl Write, info: &SubvolumeInfo) -> io::Result<()> {
     let parent = info.name.as_ref().map_or(0, |name| name.parent);
-    let name = info.name.as_ref().map_or(&b"<FS_TREE>"[..], |name| &name.name);
-    writeln!(out, "\tName: \t\t\t{}", OsStr::from_bytes(name).display())?;
+    writeln!(out, "\tName: \t\t\t{}", OsStr::from_bytes(name_of(info)).display())?;
     writeln!(out, "\tUUID: \t\t\t{}", uuid_or_dash(info.uuid))?;
     writeln!(out, "\tParent UUID: \t\t{}", uuid_or_dash(info.parent_uuid))?;
     writeln!(out, "\tReceived UUID: \t\t{}", uuid_or_dash(info.received_uuid))?;
@@ -139,4 +153,64 @@ fn describe(out: &mut impl Write, info: &SubvolumeInfo) -> io::Result<()> {
 
 fn time_or_dash(time: Timestamp) -> String {
     if time.seconds == 0 { "-".into() } else { local_time_with_zone(time.seconds) }
+}
+
+/// A subvolume as JSON.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    object: Object,
+    name: Name,
+    flags: Vec<&'static str>,
+    stransid: u64,
+    stime: Option<String>,
+    rtransid: u64,
+    rtime: Option<String>,
+    snapshots: Vec<Name>,
+    qgroup: Option<Qgroup>,
+}
+
+#[derive(Serialize)]
+struct Qgroup {
+    qgroupid: String,
+    limit: Sizes<Option<u64>>,
+    usage: Sizes<u64>,
+}
+
+/// Bytes of a quota group.
+#[derive(Serialize)]
+struct Sizes<S> {
+    referenced: S,
+    exclusive: S,
+}
+
+impl Shown {
+    fn new(
+        info: &SubvolumeInfo,
+        path: &Path,
+        snapshots: &[PathBuf],
+        quota_group: Option<QuotaGroup>,
+    ) -> Self {
+        Self {
+            object: Object::new(info, path),
+            name: Name::of_bytes(name_of(info)),
+            flags: if info.is_read_only { vec!["readonly"] } else { vec![] },
+            stransid: info.send_generation,
+            stime: time(info.send_time),
+            rtransid: info.receive_generation,
+            rtime: time(info.receive_time),
+            snapshots: snapshots.iter().map(Name::from).collect(),
+            qgroup: quota_group.map(|group| Qgroup {
+                qgroupid: format!("0/{}", info.id),
+                limit: Sizes {
+                    referenced: group.max_referenced_bytes,
+                    exclusive: group.max_exclusive_bytes,
+                },
+                usage: Sizes {
+                    referenced: group.referenced_bytes,
+                    exclusive: group.exclusive_bytes,
+                },
+            }),
+        }
+    }
 }

@@ -84,7 +84,7 @@ fn row(group: &KindFindings, finding: &Finding, file: &str) -> Vec<Cell> {
         Cell::text(file),
         Cell::text(&group.severity.to_string()),
         Cell::text(&format!("{}: {}", group.kind, finding.message)),
-        Cell::text(&finding.place.to_string()),
+        Cell::text(&finding.location.to_string()),
     ]
 }
 

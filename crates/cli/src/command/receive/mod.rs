@@ -1,5 +1,7 @@
 //! `larder receive`.
 
+mod dump_json;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufReader, IsTerminal, Read};
@@ -110,7 +112,11 @@ impl Receive {
             },
             _ => {
                 let out = io::BufWriter::new(stdout());
-                larder_stream::dump(input, out, &TimeZone::system())?;
+                if global.is_json() {
+                    dump_json::dump(input, out)?;
+                } else {
+                    larder_stream::dump(input, out, &TimeZone::system())?;
+                }
                 Ok(ExitCode::SUCCESS)
             }
         }
