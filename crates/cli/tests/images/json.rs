@@ -336,6 +336,8 @@ fn find_new(value: &Value) -> String {
 
 /// Commands whose JSON other tests compare.
 const ELSEWHERE: &[&str] = &[
+    // images/report.rs
+    "report",
     // images/commands.rs
     "check",
     "filesystem df",
