@@ -186,6 +186,8 @@ fn numbers_are_those_of_the_kernel() {
     let theirs = shell(root, "btrfs filesystem du --raw ./").replace("  .\n", "  ./\n");
     assert_eq!(lines(ours), lines(theirs));
 
+    assert_eq!(place(&report, "/home/b")["files"], 200);
+    assert_eq!(place(&report, "/vol/big")["files"], 1);
     let nested = place(&report, "/writable/own/nested");
     let above = &report["places"][number(&nested["parent"]) as usize];
     assert_eq!(above["path"], "/writable/own");

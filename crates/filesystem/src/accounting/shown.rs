@@ -128,8 +128,8 @@ pub struct PlaceUse {
     pub subvolume: u64,
     /// The inode number; 0 for none.
     pub inode: u64,
-    /// Files in it and below it, not counting those of closed subvolumes. A file with several names
-    /// counts in the place of the first.
+    /// Files in it and below it, itself included, without those of closed subvolumes. A file with
+    /// several names counts in the place of the first.
     pub files: u64,
     /// Bytes of these files that extents hold, as often as files refer to them.
     pub file_bytes: u64,
@@ -403,7 +403,7 @@ impl Sums {
             name: if is_named { self.name(roots, place) } else { Vec::new() },
             subvolume: if is_named { roots.id(place.root) } else { 0 },
             inode: if is_named { place.inode } else { 0 },
-            files: u64::from(place.files),
+            files: if is_file { 1 } else { u64::from(place.files) },
             file_bytes: place.file_bytes,
             unshared_file_bytes: place.unshared_file_bytes,
             part: Part { disk_bytes: place.disk_bytes, exclusive_bytes: place.exclusive_bytes },
