@@ -76,8 +76,8 @@ pub struct Du {
 impl Du {
     pub fn run(self, global: &Global) -> Outcome {
         let deepest = if self.summarize { Some(0) } else { self.max_depth };
-        let mut out = io::BufWriter::new(stdout());
-        let json = global.is_json().then(|| JsonList::begin(&mut out, "du")).transpose()?;
+        let out = io::BufWriter::new(stdout());
+        let json = global.is_json().then(|| JsonList::new("du"));
         let mut sums = Sums {
             out,
             json,

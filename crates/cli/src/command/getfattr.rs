@@ -58,8 +58,7 @@ pub struct Getfattr {
 impl Getfattr {
     pub fn run(self, global: &Global) -> Outcome {
         let mut out = io::BufWriter::new(stdout());
-        let mut json =
-            global.is_json().then(|| JsonList::begin(&mut out, "getfattr")).transpose()?;
+        let mut json = global.is_json().then(|| JsonList::new("getfattr"));
         for text in &self.paths {
             let inode = self.source.find(text, !self.no_dereference)?;
             let xattrs = self.selected(&inode).with_context(|| text.display().to_string())?;

@@ -69,8 +69,8 @@ pub struct Ls {
 
 impl Ls {
     pub fn run(self, global: &Global) -> Outcome {
-        let mut out = io::BufWriter::new(stdout());
-        let json = global.is_json().then(|| JsonList::begin(&mut out, "ls")).transpose()?;
+        let out = io::BufWriter::new(stdout());
+        let json = global.is_json().then(|| JsonList::new("ls"));
         let mut listing = Listing {
             out,
             json,

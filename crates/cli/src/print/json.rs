@@ -26,23 +26,32 @@ pub fn write_texts(out: &mut impl Write, name: &str, objects: &[Fields]) -> io::
     write_json(out, name, &objects)
 }
 
-/// A list of objects that is being written, none of which stays in memory.
+/// A list of objects that is being written, none of which stays in memory. Nothing is written before
+/// the first object or the end, so that a command that fails at once prints no half of a list.
 pub struct JsonList {
+    name: &'static str,
     is_empty: bool,
 }
 
 impl JsonList {
-    /// Begins a list called `name`.
-    pub fn begin(out: &mut impl Write, name: &str) -> io::Result<Self> {
-        write!(out, "{HEADER}  \"{name}\": [")?;
-        Ok(Self { is_empty: true })
+    /// A list called `name`.
+    pub fn new(name: &'static str) -> Self {
+        Self { name, is_empty: true }
     }
 
     /// Adds an object.
     pub fn push(&mut self, out: &mut impl Write, object: &impl Serialize) -> io::Result<()> {
+        self.begin(out)?;
         out.write_all(if self.is_empty { b"\n    " } else { b",\n    " })?;
         self.is_empty = false;
         out.write_all(indented(object, "\n    ")?.as_bytes())
+    }
+
+    fn begin(&self, out: &mut impl Write) -> io::Result<()> {
+        if self.is_empty {
+            write!(out, "{HEADER}  \"{}\": [", self.name)?;
+        }
+        Ok(())
     }
 
     /// Adds an object whose values are all texts.
@@ -52,6 +61,7 @@ impl JsonList {
 
     /// Ends the list; numbers that are no part of it follow.
     pub fn end_with(self, out: &mut impl Write, more: &[(&str, u64)]) -> io::Result<()> {
+        self.begin(out)?;
         out.write_all(if self.is_empty { b"]" } else { b"\n  ]" })?;
         more.iter().try_for_each(|(name, number)| write!(out, ",\n  \"{name}\": {number}"))?;
         out.write_all(b"\n}\n")

@@ -371,6 +371,27 @@ fn every_command_writes_it_or_has_a_reason() {
     assert!(said.contains("output format json is unsupported for this command: a dump"), "{said}");
 }
 
+/// A program that reads the results gets a whole document or none.
+#[test]
+fn what_fails_at_once_prints_no_half_of_it() {
+    let image = image();
+    let image = image.devices()[0].display();
+    for line in [
+        format!("ls {image}:/missing"),
+        format!("du {image}:/missing"),
+        format!("getfattr -d {image}:/missing"),
+        format!("filesystem du {image}:/missing"),
+        format!("subvolume find-new {image}:/missing 0"),
+        format!("inspect logical-resolve 1 {image}"),
+        "inspect dump-super missing".to_owned(),
+    ] {
+        let output = larder(["--format", "json"].into_iter().chain(line.split(' ')));
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.is_empty() || serde_json::from_str::<Value>(&said).is_ok(), "{line}: {said}");
+    }
+}
+
 fn image() -> KernelImage {
     let spec = ImageSpec::new("json").label("pantry").quota(Quota::Full);
     KernelImage::build(&spec, &Content::new(11))

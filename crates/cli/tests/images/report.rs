@@ -326,7 +326,8 @@ fn findings_name_files_and_other_operands_are_refused() {
     let refused = fail(&format!("report -o {image} {image}"));
     assert!(refused.contains("name another file for the report"), "{refused}");
     let page = scratch.path().join("page");
-    fail(&format!("report -o {0} {0}-missing", page.display()));
+    let refused = fail(&format!("report -o {0} {0}-missing", page.display()));
+    assert!(refused.contains("page-missing: No such file or directory"), "{refused}");
     assert!(!page.exists(), "it was not written");
     succeed(&format!("check {image}"));
 }

@@ -52,8 +52,8 @@ pub struct DumpSuper {
 impl DumpSuper {
     pub fn run(mut self, global: &Global) -> Outcome {
         self.devices = devices::named(&self.devices)?;
-        let mut out = stdout();
-        let json = global.is_json().then(|| JsonList::begin(&mut out, "dump-super")).transpose()?;
+        let out = stdout();
+        let json = global.is_json().then(|| JsonList::new("dump-super"));
         let mut shown = Shown { out, json };
         let mut code = ExitCode::SUCCESS;
         let place = self.place.place();

@@ -85,7 +85,7 @@ impl LogicalResolve {
 
     fn write_json(&self, filesystem: &dyn Overview, places: &[FilePlace]) -> Outcome {
         let mut out = io::BufWriter::new(stdout());
-        let mut list = JsonList::begin(&mut out, "logical-resolve")?;
+        let mut list = JsonList::new("logical-resolve");
         for &place in places {
             let paths = self.paths_of(filesystem, place)?.iter().map(Name::from).collect();
             let FilePlace { subvolume: root, inode, offset } = place;

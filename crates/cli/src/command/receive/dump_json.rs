@@ -10,7 +10,7 @@ use crate::print::{JsonList, Name, Object, stream_time};
 /// Writes the streams in `input` as a list of operations, each as it is read.
 pub fn dump(input: impl Read, mut out: impl Write) -> anyhow::Result<()> {
     let mut reader = Reader::new(input);
-    let mut list = JsonList::begin(&mut out, "operations")?;
+    let mut list = JsonList::new("operations");
     let mut subvolume = Vec::new();
     while let Some(command) = reader.next()? {
         let Some(path) = command.path() else { continue };

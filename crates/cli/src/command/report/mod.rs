@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use larder::Filesystem;
 
@@ -104,7 +104,8 @@ impl Report {
     /// The image; fails if the operand is something else.
     fn image(&self) -> anyhow::Result<PathBuf> {
         let shown = self.image.display();
-        if self.source.mounted_path(&self.image)?.is_some() {
+        if let Some(path) = self.source.mounted_path(&self.image)? {
+            path.metadata().with_context(|| shown.to_string())?;
             bail!(
                 "{shown}: lies in a mounted file system, which changes while it is read; unmount \
                  it, and name its image or device"

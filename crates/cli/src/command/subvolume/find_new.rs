@@ -67,7 +67,7 @@ impl FindNew {
         let (filesystem, id) = subvolume_in(&self.source, &self.path)?;
         let mut out = io::BufWriter::new(stdout());
         let mut list = match global.format {
-            Format::Json => Some(JsonList::begin(&mut out, "subvolume-find-new")?),
+            Format::Json => Some(JsonList::new("subvolume-find-new")),
             Format::Text => None,
         };
         let mut named = None;

@@ -106,7 +106,7 @@ impl Du {
         interrupt::watch()?;
         let mut out = io::BufWriter::new(stdout());
         let json = match global.format {
-            Format::Json => Some(JsonList::begin(&mut out, "filesystem-du")?),
+            Format::Json => Some(JsonList::new("filesystem-du")),
             Format::Text => {
                 let [total, exclusive, shared] = ["Total", "Exclusive", "Set shared"];
                 writeln!(out, "{total:>10}  {exclusive:>10}  {shared:>10}  Filename")?;
