@@ -17,8 +17,8 @@
 //!    of its leaf.
 //! 5. `sorter`: the references are sorted by extent, in runs that go to a temporary file.
 //! 6. `sums`: the references of one extent follow each other. The union of their sets says which
-//!    subvolumes have it; the directories above them (`places`) get its bytes once each; the
-//!    deepest place above all of them has it alone.
+//!    subvolumes refer to the extent. Each directory above a reference (`places`) gets the bytes of
+//!    the extent once. Only the deepest directory above all references holds the extent alone.
 //!
 //! [`Filesystem::shared_extents`] goes the same way without opening any subvolume, and keeps only
 //! which extents are shared: `filesystem du` asks it when it has many extents to ask about.

@@ -1,4 +1,4 @@
-//! Which extents several files refer to, for those who ask about many.
+//! The extents that several files refer to, for a caller that asks about many extents.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
