@@ -26,7 +26,7 @@ pub(super) const FIRST_ROOT: PlaceId = 4;
 
 /// A place, and what it holds.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct PlaceSums {
     pub(super) root: u32,
     pub(super) parent: PlaceId,
     pub(super) inode: u64,
@@ -52,7 +52,7 @@ pub(super) struct Place {
 
 /// All places.
 pub(super) struct Places {
-    pub(super) all: Vec<Place>,
+    pub(super) all: Vec<PlaceSums>,
     /// Where directories and files begin.
     first_directory: usize,
     pub(super) first_file: usize,
@@ -64,7 +64,7 @@ const NONE: u64 = 0;
 /// The depth of a place that is being found.
 const IN_PROGRESS: u32 = u32::MAX;
 
-impl Place {
+impl PlaceSums {
     fn new(root: u32, inode: u64) -> Self {
         Self {
             root,
@@ -92,15 +92,16 @@ impl Places {
         directories: Vec<FoundDirectory>,
         largest: Vec<LargeFile>,
     ) -> Self {
-        let mut all: Vec<Place> = (0..FIRST_ROOT).map(|_| Place::new(u32::MAX, 0)).collect();
-        all.extend((0..roots.subvolumes).map(|root| Place::new(root, FIRST_FREE)));
+        let mut all: Vec<PlaceSums> =
+            (0..FIRST_ROOT).map(|_| PlaceSums::new(u32::MAX, 0)).collect();
+        all.extend((0..roots.subvolumes).map(|root| PlaceSums::new(root, FIRST_FREE)));
         let first_directory = all.len();
         let mut parents = Vec::new();
         for FoundDirectory { root, inode, parent, files } in directories {
             if inode == FIRST_FREE {
                 all[(FIRST_ROOT + root) as usize].files = files;
             } else {
-                all.push(Place { files, ..Place::new(root, inode) });
+                all.push(PlaceSums { files, ..PlaceSums::new(root, inode) });
                 parents.push(parent);
             }
         }
@@ -124,7 +125,7 @@ impl Places {
         for LargeFile { root, inode, parent, .. } in largest {
             let parent = places.directory(root, parent);
             places.files.insert((root, inode), places.all.len() as PlaceId);
-            places.all.push(Place { parent, ..Place::new(root, inode) });
+            places.all.push(PlaceSums { parent, ..PlaceSums::new(root, inode) });
         }
         places.find_depths();
         places
@@ -176,7 +177,7 @@ impl Places {
         }
     }
 
-    /// Counts an extent for a place and all above it, except for those that have it already.
+    /// Adds the bytes of an extent to a place and to each place above it, once to each.
     pub(super) fn count(&mut self, start: PlaceId, extent: u64, disk_bytes: u64) {
         let mut at = start;
         loop {
@@ -236,9 +237,10 @@ mod tests {
 
     /// Places with these parents after the fixed ones, which hang in place 0.
     fn places(parents: &[PlaceId]) -> Places {
-        let fixed = (0..FIRST_ROOT).map(|_| Place::new(0, 0));
-        let others = parents.iter().map(|parent| Place { parent: *parent, ..Place::new(0, 0) });
-        let all: Vec<Place> = fixed.chain(others).collect();
+        let fixed = (0..FIRST_ROOT).map(|_| PlaceSums::new(0, 0));
+        let others =
+            parents.iter().map(|parent| PlaceSums { parent: *parent, ..PlaceSums::new(0, 0) });
+        let all: Vec<PlaceSums> = fixed.chain(others).collect();
         let first_file = all.len();
         let mut places = Places { all, first_directory: 4, first_file, files: HashMap::new() };
         places.find_depths();

@@ -11,7 +11,7 @@ use larder_format::{BlockGroupFlags, ItemType, Key, Profile};
 
 use super::fragments::Fragmentation;
 use super::leaves::Inline;
-use super::places::{DELETED, EVERYTHING, FIRST_ROOT, INTERNAL, Place, PlaceId, UNNAMED};
+use super::places::{DELETED, EVERYTHING, FIRST_ROOT, INTERNAL, PlaceId, PlaceSums, UNNAMED};
 use super::root_sets::RootSets;
 use super::roots::Roots;
 use super::sums::{Extents, Sums, add, alone, by_root};
@@ -413,7 +413,7 @@ impl Sums {
     }
 
     /// The name of a place in the one above it; empty if it has none, or it cannot be read.
-    fn name(&self, roots: &Roots, place: &Place) -> Vec<u8> {
+    fn name(&self, roots: &Roots, place: &PlaceSums) -> Vec<u8> {
         let root = &roots.all[place.root as usize];
         if place.inode == FIRST_FREE {
             let name = root.info.as_ref().and_then(|info| info.name.as_ref());

@@ -21,7 +21,7 @@ pub struct Document {
     pub data: Data,
     pub space: Vec<SpaceFields>,
     pub subvolumes: Vec<Subvolume>,
-    pub places: Vec<Place>,
+    pub places: Vec<PlaceFields>,
     pub compression: Vec<Compression>,
     pub fragmentation: Fragmentation,
     pub devices: Vec<Device>,
@@ -74,7 +74,7 @@ pub struct Subvolume {
 }
 
 #[derive(Serialize)]
-pub struct Place {
+pub struct PlaceFields {
     pub parent: usize,
     pub kind: &'static str,
     pub name: String,
@@ -295,16 +295,16 @@ impl Subvolume {
 }
 
 /// Places with their paths. Those above come before those below.
-fn places(places: &[PlaceUse]) -> Vec<Place> {
-    let mut shown: Vec<Place> = Vec::with_capacity(places.len());
+fn places(places: &[PlaceUse]) -> Vec<PlaceFields> {
+    let mut shown: Vec<PlaceFields> = Vec::with_capacity(places.len());
     for place in places {
         let above = shown.get(place.parent).map(|place| place.path.as_str());
-        shown.push(Place::of(place, above));
+        shown.push(PlaceFields::of(place, above));
     }
     shown
 }
 
-impl Place {
+impl PlaceFields {
     fn of(place: &PlaceUse, above: Option<&str>) -> Self {
         let kind = match place.kind {
             PlaceKind::Everything => "everything",

@@ -2,7 +2,7 @@
 
 use super::MOST_ROWS;
 use super::html::{Cell, Html};
-use crate::command::report::document::{Document, Place};
+use crate::command::report::document::{Document, PlaceFields};
 
 pub fn section(html: &mut Html, document: &Document) {
     html.begin_section("places", "Where the space went");
@@ -22,7 +22,7 @@ pub fn section(html: &mut Html, document: &Document) {
     html.raw("<script type=\"application/json\" id=\"place-data\">");
     html.raw(&data(&document.places));
     html.raw("</script>\n");
-    let mut order: Vec<&Place> = document.places.iter().collect();
+    let mut order: Vec<&PlaceFields> = document.places.iter().collect();
     order.sort_by_key(|place| std::cmp::Reverse(place.disk_bytes));
     html.raw("<details>\n<summary>The same as a table</summary>\n");
     let greatest = order.first().map_or(0, |place| place.disk_bytes);
@@ -48,7 +48,7 @@ pub fn section(html: &mut Html, document: &Document) {
 }
 
 /// The places for the script, as short as they can be. No text in it ends the element.
-fn data(places: &[Place]) -> String {
+fn data(places: &[PlaceFields]) -> String {
     let rows: Vec<serde_json::Value> = places
         .iter()
         .map(|place| {
