@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use rustix::io::Errno;
+use larder_platform::errno::{EBUSY, EIO, EROFS, of};
 
 use crate::{Device, InUse};
 
@@ -112,11 +112,11 @@ impl DeviceError {
     pub fn errno(&self) -> i32 {
         match self {
             Self::Open { source, .. } | Self::Resize { source, .. } | Self::Io { source, .. } => {
-                source.raw_os_error().unwrap_or(Errno::IO.raw_os_error())
+                of(source).unwrap_or(EIO)
             }
-            Self::InUse { .. } => Errno::BUSY.raw_os_error(),
-            Self::PastEnd { .. } => Errno::IO.raw_os_error(),
-            Self::ReadOnly { .. } => Errno::ROFS.raw_os_error(),
+            Self::InUse { .. } => EBUSY,
+            Self::PastEnd { .. } => EIO,
+            Self::ReadOnly { .. } => EROFS,
         }
     }
 

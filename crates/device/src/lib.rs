@@ -28,24 +28,23 @@
 //! - All times of files come from one clock ([`now`]): that of the kernel's own file systems.
 //! - Readahead never holds more than its limit, and its copies never become stale.
 
-mod clock;
 mod device;
 mod error;
 mod file;
-mod ioctl;
 mod lock;
 mod memory;
 mod prefetching;
-mod stand_in;
+mod system;
 mod usage;
 mod window;
 
-pub use clock::now;
 pub use device::Device;
 pub use error::{DeviceError, Operation, check_call};
 pub use file::{Access, FileDevice};
 pub use memory::MemoryDevice;
 pub use prefetching::PrefetchingDevice;
-pub use stand_in::StandIn;
-pub use usage::{InUse, Link, has_writer, in_use, partition_node};
+#[cfg(target_os = "linux")]
+pub use system::StandIn;
+pub use system::{now, partition_node};
+pub use usage::{InUse, Link, has_writer, in_use};
 pub use window::Window;

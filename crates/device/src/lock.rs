@@ -9,16 +9,13 @@
 //! - A writer through a loop device holds the lock of every file and device beneath it too, so that
 //!   it excludes a writer that opens one of those directly.
 
-use std::fs::{self, File};
+use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
-
-use crate::usage::{Identity, InUse, Link, MAX_CHAIN, Mounts, backing_path, find_use};
+use crate::system::{Identity, backing_path, find_use, is_lent};
+use crate::usage::{InUse, Link, MAX_CHAIN, Mounts};
 
 /// How often a writer tries before it gives up.
 const ATTEMPTS: u32 = 20;
@@ -49,7 +46,7 @@ fn try_exclude_others(
     identity: Identity,
     mounts: Mounts,
 ) -> io::Result<Result<Vec<File>, InUse>> {
-    let locked = try_lock(file, FlockOperation::NonBlockingLockExclusive)?;
+    let locked = taken(file, file.try_lock())?;
     Ok(match find_use(identity, mounts) {
         Some(by) => Err(by),
         None if !locked => Err(InUse::Locked),
@@ -59,53 +56,20 @@ fn try_exclude_others(
 
 /// Whether a process holds the exclusive lock.
 pub(crate) fn is_locked(file: &File) -> io::Result<bool> {
-    let free = try_lock(file, FlockOperation::NonBlockingLockShared)?;
+    let free = taken(file, file.try_lock_shared())?;
     if free {
-        flock(file, FlockOperation::Unlock)?;
+        file.unlock()?;
     }
     Ok(!free)
 }
 
-fn try_lock(file: &File, operation: FlockOperation) -> io::Result<bool> {
-    match flock(file, operation) {
+/// Whether an attempt to lock `file` was successful, or the lock is lent to this process.
+fn taken(file: &File, attempt: Result<(), TryLockError>) -> io::Result<bool> {
+    match attempt {
         Ok(()) => Ok(true),
-        Err(Errno::WOULDBLOCK) => Ok(is_lent(file)),
-        Err(errno) => Err(errno.into()),
+        Err(TryLockError::WouldBlock) => Ok(is_lent(file)),
+        Err(TryLockError::Error(error)) => Err(error),
     }
-}
-
-/// Whether the lock of a block device is held by a process that started this one, or that started
-/// its starter, and so on.
-fn is_lent(file: &File) -> bool {
-    let (Ok(metadata), Ok(locks)) = (file.metadata(), fs::read_to_string("/proc/locks")) else {
-        return false;
-    };
-    if !metadata.file_type().is_block_device() {
-        return false;
-    }
-    let (dev, inode) = (metadata.dev(), metadata.ino());
-    let inode = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(dev), rustix::fs::minor(dev));
-    let holder = locks.lines().find_map(|line| holder_in(line, &inode));
-    holder.is_some_and(|holder| ancestors().any(|ancestor| ancestor == holder))
-}
-
-/// The process that has the lock of `inode`, if that is what a line of `/proc/locks` tells:
-/// `1: FLOCK  ADVISORY  WRITE 812 00:06:345 0 EOF`.
-fn holder_in(line: &str, inode: &str) -> Option<u32> {
-    let mut words = line.split_whitespace().skip(1);
-    let is_held = words.next()? == "FLOCK";
-    let (process, locked) = (words.nth(2)?, words.next()?);
-    (is_held && locked == inode).then(|| process.parse().ok()).flatten()
-}
-
-/// The process that started this one, the one that started that, and so on.
-fn ancestors() -> impl Iterator<Item = u32> {
-    std::iter::successors(Some(std::os::unix::process::parent_id()), |process| {
-        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // The name of the program comes before, and may contain anything.
-        let (_, after) = stat.rsplit_once(')')?;
-        after.split_whitespace().nth(1)?.parse().ok().filter(|process| *process != 0)
-    })
 }
 
 /// Takes the exclusive locks of everything beneath a loop device; an empty list for all else.
@@ -120,7 +84,7 @@ pub(crate) fn lock_backing_files(mut identity: Identity) -> Result<Vec<File>, In
         && let Ok(metadata) = file.metadata()
         && let Some(beneath) = Identity::of(&metadata)
     {
-        if !try_lock(&file, FlockOperation::NonBlockingLockExclusive).unwrap_or(true) {
+        if !taken(&file, file.try_lock()).unwrap_or(true) {
             let then = Some(Box::new(InUse::Locked));
             return Err(InUse::Linked { link: Link::BackedBy, other: path, then });
         }
@@ -128,21 +92,4 @@ pub(crate) fn lock_backing_files(mut identity: Identity) -> Result<Vec<File>, In
         identity = beneath;
     }
     Ok(locks)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_holder_of_a_lock_is_in_its_line() {
-        let line = "1: FLOCK  ADVISORY  WRITE 812 00:06:345 0 EOF";
-        assert_eq!(holder_in(line, "00:06:345"), Some(812));
-        assert_eq!(holder_in(line, "00:06:34"), None);
-        // One that waits, and one of another kind.
-        let line = "1: -> FLOCK  ADVISORY  WRITE 812 00:06:345 0 EOF";
-        assert_eq!(holder_in(line, "00:06:345"), None);
-        assert_eq!(holder_in("2: POSIX  ADVISORY  READ 7 00:06:345 0 EOF", "00:06:345"), None);
-        assert!(ancestors().count() > 0);
-    }
 }

@@ -21,6 +21,11 @@
 mod find;
 mod open;
 mod place;
+// The format driver knows these systems.
+#[cfg(any(target_os = "linux", target_os = "macos", windows))]
+mod qcow2;
+#[cfg(not(any(target_os = "linux", target_os = "macos", windows)))]
+#[path = "qcow2/elsewhere.rs"]
 mod qcow2;
 mod table;
 

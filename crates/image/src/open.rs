@@ -5,10 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larder_device::{Access, Device, DeviceError, FileDevice, Window};
+use larder_platform::FileTypeExt;
 
 use crate::Place;
 use crate::find::{Part, find, holds_btrfs};
-use crate::qcow2::{Qcow2Device, is_qcow2};
+use crate::qcow2;
+
+/// The first bytes of a qcow2 image.
+const QCOW2_MAGIC: [u8; 4] = *b"QFI\xfb";
 
 /// The device that a file system is on.
 #[derive(Debug)]
@@ -58,11 +62,16 @@ impl Content {
             return Ok(Self { device: file, file: None, sector_bytes });
         }
         if is_qcow2(&file) {
-            let device = Arc::new(Qcow2Device::open(file, path)?);
+            let device = qcow2::open(file, path)?;
             return Ok(Self { device, file: None, sector_bytes });
         }
         Ok(Self { device: Arc::clone(&file) as Arc<dyn Device>, file: Some(file), sector_bytes })
     }
+}
+
+fn is_qcow2(file: &FileDevice) -> bool {
+    let mut magic = [0; QCOW2_MAGIC.len()];
+    file.read_at(&mut magic, 0).is_ok() && magic == QCOW2_MAGIC
 }
 
 /// Opens what is at `place` of the image file or block device at `path`, with the errors of
@@ -108,7 +117,6 @@ pub fn locate(path: &Path, place: Place) -> (PathBuf, Place) {
 
 /// Errors come again when `path` is opened.
 fn partition_node(path: &Path, place: Place) -> Result<Option<PathBuf>, io::Error> {
-    use std::os::unix::fs::FileTypeExt;
     if place == Place::WHOLE || !path.metadata()?.file_type().is_block_device() {
         return Ok(None);
     }

@@ -61,6 +61,7 @@ pub mod check;
 pub mod device;
 mod find;
 pub mod mkfs;
+#[cfg(target_os = "linux")]
 mod mounted;
 mod open;
 mod overview;
@@ -95,6 +96,7 @@ pub use larder_stream::{
     CommandError, CommandProblem, Event as ReceiveEvent, ReceiveError, ReceiveOptions,
     ReceiveProblem, Received, SendError, SendOptions, SendProgress, Sent, Version as StreamVersion,
 };
+#[cfg(target_os = "linux")]
 pub use mounted::{
     ChangeEvent, MountedChanges, MountedFilesystem, MountedSnapshot, MountedWalk, WalkOptions,
     Walked, receive_mounted,

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use larder_device::DeviceError;
 use larder_format::Profile;
+use larder_platform::errno;
 use larder_volume::WriteError;
-use rustix::io::Errno;
 
 /// An error of making a file system. Lengths are in bytes.
 #[derive(Debug, thiserror::Error)]
@@ -103,20 +103,17 @@ pub enum MkfsError {
 impl MkfsError {
     /// The error as a number of the operating system.
     pub fn errno(&self) -> i32 {
-        let errno = match self {
-            Self::InvalidOptions(_) | Self::TooFewDevices { .. } => Errno::INVAL,
-            Self::Occupied { .. } => Errno::EXIST,
-            Self::NoLength { .. } => Errno::NOENT,
-            Self::TooSmall { .. } | Self::NoSpace { .. } => Errno::NOSPC,
-            Self::Changed { .. } => Errno::BUSY,
-            Self::Unsupported { .. } => Errno::OPNOTSUPP,
-            Self::Write(_) => Errno::IO,
-            Self::Device(error) => return error.errno(),
-            Self::Source { source, .. } => {
-                return source.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
-            }
-        };
-        errno.raw_os_error()
+        match self {
+            Self::InvalidOptions(_) | Self::TooFewDevices { .. } => errno::EINVAL,
+            Self::Occupied { .. } => errno::EEXIST,
+            Self::NoLength { .. } => errno::ENOENT,
+            Self::TooSmall { .. } | Self::NoSpace { .. } => errno::ENOSPC,
+            Self::Changed { .. } => errno::EBUSY,
+            Self::Unsupported { .. } => errno::EOPNOTSUPP,
+            Self::Write(_) => errno::EIO,
+            Self::Device(error) => error.errno(),
+            Self::Source { source, .. } => errno::of(source).unwrap_or(errno::EIO),
+        }
     }
 
     /// An [`InvalidOptions`](Self::InvalidOptions).

@@ -2,12 +2,12 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larder_device::{Access, Device, DeviceError, FileDevice};
 use larder_image::{Opened, Place};
+use larder_platform::FileId;
 
 use crate::{MkfsError, probe};
 
@@ -77,27 +77,15 @@ impl Drop for Undo {
     }
 }
 
-/// The identity of a file or device, whatever its paths.
-#[derive(PartialEq)]
-enum Identity {
-    Device { rdev: u64 },
-    File { dev: u64, inode: u64 },
-    New(PathBuf),
-}
-
-impl Identity {
-    fn of(path: &Path) -> Self {
-        match fs::metadata(path) {
-            Ok(there) if there.file_type().is_block_device() => Self::Device { rdev: there.rdev() },
-            Ok(there) => Self::File { dev: there.dev(), inode: there.ino() },
-            Err(_) => Self::New(std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
-        }
-    }
+/// What a path leads to, or the path itself if that does not exist yet.
+fn identity(path: &Path) -> Result<FileId, PathBuf> {
+    let absolute = |_| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    FileId::of(path).map_err(absolute)
 }
 
 /// Fails if two of the paths lead to the same file or device.
 pub(crate) fn refuse_twice(targets: &[PathBuf]) -> Result<(), MkfsError> {
-    let identities: Vec<Identity> = targets.iter().map(|path| Identity::of(path)).collect();
+    let identities: Vec<_> = targets.iter().map(|path| identity(path)).collect();
     for (index, identity) in identities.iter().enumerate() {
         if let Some(earlier) = identities[..index].iter().position(|it| it == identity) {
             let (first, second) = (targets[earlier].display(), targets[index].display());

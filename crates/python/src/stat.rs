@@ -73,7 +73,7 @@ impl Stat {
             st_size: metadata.size_bytes,
             st_blocks: bytes / BLOCK_BYTES,
             st_blksize: sector_bytes,
-            st_rdev: libc::makedev(metadata.device.0, metadata.device.1),
+            st_rdev: larder_platform::device_number(metadata.device.0, metadata.device.1),
             st_atime_ns: nanoseconds(metadata.atime),
             st_mtime_ns: nanoseconds(metadata.mtime),
             st_ctime_ns: nanoseconds(metadata.ctime),

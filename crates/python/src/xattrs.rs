@@ -8,6 +8,10 @@ use pyo3::types::PyBytes;
 use crate::filesystem::FileSystem;
 use crate::path::{FsPath, Name};
 
+/// The flags of Linux, on every system.
+const XATTR_CREATE: i32 = 1;
+const XATTR_REPLACE: i32 = 2;
+
 #[pymethods]
 impl FileSystem {
     /// The value of an extended attribute, as `os.getxattr`.
@@ -37,8 +41,8 @@ impl FileSystem {
     ) -> PyResult<()> {
         let mode = match flags {
             0 => XattrMode::Any,
-            libc::XATTR_CREATE => XattrMode::Create,
-            libc::XATTR_REPLACE => XattrMode::Replace,
+            XATTR_CREATE => XattrMode::Create,
+            XATTR_REPLACE => XattrMode::Replace,
             _ => return Err(PyValueError::new_err("flags: XATTR_CREATE or XATTR_REPLACE")),
         };
         self.at_inode(py, &path, follow_symlinks, |inode| inode.set_xattr(&attribute, &value, mode))

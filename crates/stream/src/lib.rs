@@ -35,8 +35,10 @@ mod send;
 mod wire;
 
 pub use dump::{DumpError, dump};
+#[cfg(target_os = "linux")]
+pub use receive::MountedTarget;
 pub use receive::{
-    Changes, CommandError, CommandProblem, Event, ImageTarget, MountedTarget, Origin, ReceiveError,
+    Changes, CommandError, CommandProblem, Event, ImageTarget, Origin, ReceiveError,
     ReceiveOptions, ReceiveProblem, Received, Target, receive,
 };
 pub use send::{Counted, Reading, SendError, SendOptions, SendProgress, Sent, send, send_reading};

@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+
+use larder_platform::FileExt;
 
 /// Offsets, lengths and addresses of direct reads are multiples of this: at least the logical
 /// sector of any disk.

@@ -15,18 +15,17 @@ mod direct;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Seek, SeekFrom};
 use std::num::NonZeroU64;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use larder_platform::{FileExt, write_vectored_at};
 use parking_lot::Mutex;
-use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate};
-use rustix::io::Errno;
 
 use crate::device::total_len;
 use crate::error::check_call;
-use crate::usage::{Identity, InUse, Mounts, find_use};
-use crate::{Device, DeviceError, Operation, ioctl, lock};
+use crate::system::{self, Identity, find_use};
+use crate::usage::{InUse, Mounts};
+use crate::{Device, DeviceError, Operation, lock};
 
 /// The use that a device is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,27 +97,16 @@ impl FileDevice {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
         };
-        match access {
-            Access::ReadOnly => {}
-            Access::ReadOnlyDirect => {
-                options.custom_flags(OFlags::DIRECT.bits() as i32);
-            }
-            Access::ReadWrite | Access::ReadWriteMounted => {
-                options.write(true);
-                if matches!(known, Some(Identity::Block { .. })) {
-                    options.custom_flags(OFlags::EXCL.bits() as i32);
-                }
-            }
+        if matches!(access, Access::ReadWrite | Access::ReadWriteMounted) {
+            options.write(true);
         }
-        let mut file = match options.open(path) {
+        let is_block = known.is_some_and(Identity::is_block);
+        let mut file = match system::open(options, path, access, is_block) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                 let by = known.and_then(|known| find_use(known, Mounts::All));
                 let by = by.unwrap_or(InUse::Locked);
                 return Err(DeviceError::InUse { device: name, by });
-            }
-            Err(error) if access == Access::ReadOnlyDirect && is_invalid(&error) => {
-                return Err(failed(no_direct_io()));
             }
             Err(error) => return Err(failed(error)),
         };
@@ -132,8 +120,8 @@ impl FileDevice {
             }
             Access::ReadOnly | Access::ReadOnlyDirect => Vec::new(),
         };
-        let is_block = matches!(identity, Identity::Block { .. });
-        let sector_bytes = sector_bytes(&file, is_block).map_err(failed)?;
+        let is_block = identity.is_block();
+        let sector_bytes = system::sector_bytes(&file, is_block).map_err(failed)?;
         let len_bytes = file.seek(SeekFrom::End(0)).map_err(failed)?;
         Ok(Self {
             file,
@@ -178,8 +166,7 @@ impl FileDevice {
     /// Asks the system to drop its cache of the device, so that reads come from the medium.
     /// Unflushed writes stay cached.
     pub fn drop_cache(&self) {
-        // A hint: a system that ignores it keeps its cache.
-        let _ = fadvise(&self.file, 0, None, Advice::DontNeed);
+        system::drop_cache(&self.file);
     }
 
     fn error(
@@ -193,20 +180,12 @@ impl FileDevice {
     }
 }
 
-fn sector_bytes(file: &File, is_block: bool) -> io::Result<u32> {
-    if is_block { Ok(rustix::fs::ioctl_blksszget(file)?) } else { Ok(512) }
-}
-
 fn not_storage() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "neither a regular file nor a block device")
+    io::Error::new(io::ErrorKind::InvalidInput, system::NOT_STORAGE)
 }
 
-fn no_direct_io() -> io::Error {
+pub(crate) fn no_direct_io() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, "the file system does not support direct I/O")
-}
-
-fn is_invalid(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::INVAL.raw_os_error())
 }
 
 impl Device for FileDevice {
@@ -263,16 +242,8 @@ impl Device for FileDevice {
         if start >= end {
             return Ok(());
         }
-        let result = if self.is_block {
-            ioctl::discard_blocks(&self.file, start, end - start)
-        } else {
-            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            fallocate(&self.file, flags, start, end - start)
-        };
-        match result {
-            Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
-            Err(errno) => Err(self.error(Operation::Discard, offset, len_bytes, errno)),
-        }
+        system::discard(&self.file, self.is_block, start..end)
+            .map_err(|source| self.error(Operation::Discard, offset, len_bytes, source))
     }
 
     fn readahead(&self, offset: u64, len_bytes: u64) {
@@ -281,7 +252,7 @@ impl Device for FileDevice {
         if let Some(len_bytes) = NonZeroU64::new(len_bytes)
             && self.access != Access::ReadOnlyDirect
         {
-            let _ = fadvise(&self.file, offset, Some(len_bytes), Advice::WillNeed);
+            system::will_need(&self.file, offset, len_bytes);
         }
     }
 }
@@ -295,14 +266,14 @@ fn write_all_vectored(file: &File, bufs: &[IoSlice<'_>], mut offset: u64) -> io:
         let mut rest = &mut chunk[..];
         IoSlice::advance_slices(&mut rest, 0); // drops leading empty buffers
         while !rest.is_empty() {
-            match rustix::io::pwritev(file, rest, offset) {
+            match write_vectored_at(file, rest, offset) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     IoSlice::advance_slices(&mut rest, written);
                     offset += written as u64;
                 }
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
     }

@@ -2,10 +2,10 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_format::item::RegularExtent;
+use larder_platform::OsStrExt;
 
 use super::roots::Roots;
 use super::shown::StoredAs;
@@ -135,5 +135,5 @@ fn path_of(filesystem: &Filesystem, subvolume: u64, inode: u64) -> Option<Vec<u8
     let paths = filesystem.subvolume_by_id(subvolume).ok()?.inode(inode).ok()?.paths().ok()?;
     let below: &Path = paths.first()?;
     let below = below.strip_prefix("/").unwrap_or(below);
-    Some(above.join(below).as_os_str().as_bytes().to_vec())
+    Some(larder_platform::join(&above, below).as_os_str().as_bytes().to_vec())
 }

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
-use std::os::unix::fs::FileExt;
 
+use larder_platform::FileExt;
 use parking_lot::Mutex;
 use zerocopy::IntoBytes;
 

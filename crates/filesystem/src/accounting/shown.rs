@@ -2,12 +2,12 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::os::unix::ffi::OsStrExt;
 
 use larder_btree::Readahead;
 use larder_format::compression::Algorithm;
 use larder_format::objectid::FIRST_FREE;
 use larder_format::{BlockGroupFlags, ItemType, Key, Profile};
+use larder_platform::OsStrExt;
 
 use super::fragments::Fragmentation;
 use super::leaves::Inline;

@@ -1,13 +1,13 @@
 //! Creating inodes.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_btree::LiveTree;
 use larder_format::item::{FileExtentHeader, InodeItem, InodeRef};
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::{ItemType, Key};
+use larder_platform::OsStrExt;
 use larder_transaction::{Items, TreeItems};
 use zerocopy::IntoBytes;
 

@@ -1,11 +1,11 @@
 //! Entries of a directory.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_format::item::{self, NAME_MAX};
 use larder_format::{FormatError, ItemType, objectid};
+use larder_platform::OsStrExt;
 
 use crate::directory::handle::Directory;
 use crate::error::Result;

@@ -1,10 +1,10 @@
 //! Giving inodes further names, and removing names.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use larder_format::{ItemType, Key};
+use larder_platform::OsStrExt;
 use larder_transaction::{Handle, Items, TreeItems};
 
 use crate::core::changed::{Changed, apply};

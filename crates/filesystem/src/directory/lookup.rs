@@ -1,11 +1,11 @@
 //! Finding a name or a path, and opening the inode of an entry.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_format::item::{DirEntries, NAME_MAX};
 use larder_format::{FormatError, ItemType, name_hash, objectid};
+use larder_platform::OsStrExt;
 
 use crate::directory::entry::{DirEntry, Target};
 use crate::directory::handle::Directory;

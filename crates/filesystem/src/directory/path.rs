@@ -1,8 +1,9 @@
 //! Paths: from a directory, across subvolumes and through symbolic links, to an inode.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+use larder_platform::OsStrExt;
 
 use crate::directory::handle::Directory;
 use crate::error::{Error, Result};

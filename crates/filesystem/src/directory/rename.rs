@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use larder_format::{FormatError, ItemType, Key, objectid};
+use larder_platform::OsStrExt;
 
 use crate::core::changed::{Changed, apply};
 use crate::directory::create::Draft;

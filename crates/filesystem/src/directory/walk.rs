@@ -77,7 +77,7 @@ impl Iterator for Walk {
                 continue;
             };
             let opened = entry.and_then(|entry| {
-                let path = frame.path.join(entry.name());
+                let path = larder_platform::join(&frame.path, entry.name());
                 Ok(WalkEntry { inode: entry.open()?, path })
             });
             let WalkEntry { path, inode } = match opened {

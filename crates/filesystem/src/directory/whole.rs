@@ -2,11 +2,11 @@
 
 use std::ffi::OsStr;
 use std::mem;
-use std::os::unix::ffi::OsStrExt;
 
 use larder_format::item::InodeItem;
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::{ItemType, Key, name_hash};
+use larder_platform::OsStrExt;
 
 use crate::directory::create::{Draft, check_target};
 use crate::directory::handle::Directory;

@@ -4,9 +4,9 @@ use std::io;
 
 use larder_btree::Problem;
 use larder_device::DeviceError;
+use larder_platform::errno;
 use larder_transaction::Error as EngineError;
 use larder_volume::{OpenError, ScanError, SuperblockProblem};
-use rustix::io::Errno;
 
 use super::{DataError, Error};
 
@@ -66,32 +66,32 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    fn errno(self) -> Errno {
+    fn errno(self) -> i32 {
         match self {
-            Self::NotFound => Errno::NOENT,
-            Self::NotADirectory => Errno::NOTDIR,
-            Self::IsADirectory => Errno::ISDIR,
-            Self::InvalidInput => Errno::INVAL,
-            Self::Loop => Errno::LOOP,
-            Self::NameTooLong => Errno::NAMETOOLONG,
-            Self::NoSuchAttribute => Errno::NODATA,
-            Self::NoSuchPosition => Errno::NXIO,
-            Self::AlreadyExists => Errno::EXIST,
-            Self::DirectoryNotEmpty => Errno::NOTEMPTY,
-            Self::TooManyLinks => Errno::MLINK,
-            Self::Overflow => Errno::OVERFLOW,
-            Self::ReadOnly => Errno::ROFS,
-            Self::CrossSubvolume => Errno::XDEV,
-            Self::NotPermitted => Errno::PERM,
-            Self::FileTooLarge => Errno::FBIG,
-            Self::NoSpace => Errno::NOSPC,
-            Self::QuotaExceeded => Errno::DQUOT,
-            Self::Corrupt => Errno::UCLEAN,
-            Self::InUse => Errno::BUSY,
-            Self::PermissionDenied => Errno::ACCESS,
-            Self::Unsupported => Errno::OPNOTSUPP,
-            Self::Interrupted => Errno::INTR,
-            Self::Io => Errno::IO,
+            Self::NotFound => errno::ENOENT,
+            Self::NotADirectory => errno::ENOTDIR,
+            Self::IsADirectory => errno::EISDIR,
+            Self::InvalidInput => errno::EINVAL,
+            Self::Loop => errno::ELOOP,
+            Self::NameTooLong => errno::ENAMETOOLONG,
+            Self::NoSuchAttribute => errno::ENODATA,
+            Self::NoSuchPosition => errno::ENXIO,
+            Self::AlreadyExists => errno::EEXIST,
+            Self::DirectoryNotEmpty => errno::ENOTEMPTY,
+            Self::TooManyLinks => errno::EMLINK,
+            Self::Overflow => errno::EOVERFLOW,
+            Self::ReadOnly => errno::EROFS,
+            Self::CrossSubvolume => errno::EXDEV,
+            Self::NotPermitted => errno::EPERM,
+            Self::FileTooLarge => errno::EFBIG,
+            Self::NoSpace => errno::ENOSPC,
+            Self::QuotaExceeded => errno::EDQUOT,
+            Self::Corrupt => errno::EUCLEAN,
+            Self::InUse => errno::EBUSY,
+            Self::PermissionDenied => errno::EACCES,
+            Self::Unsupported => errno::EOPNOTSUPP,
+            Self::Interrupted => errno::EINTR,
+            Self::Io => errno::EIO,
         }
     }
 }
@@ -138,7 +138,7 @@ impl Error {
 
     /// The error as a number of the operating system.
     pub fn errno(&self) -> i32 {
-        self.kind().errno().raw_os_error()
+        self.kind().errno()
     }
 }
 
@@ -209,17 +209,17 @@ fn kind_of_device(error: &DeviceError) -> ErrorKind {
 }
 
 fn kind_of_system(error: &io::Error) -> ErrorKind {
-    match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::NOENT) => ErrorKind::NotFound,
-        Some(Errno::INVAL) => ErrorKind::InvalidInput,
-        Some(Errno::PERM) => ErrorKind::NotPermitted,
-        Some(Errno::ACCESS) => ErrorKind::PermissionDenied,
-        Some(Errno::ROFS) => ErrorKind::ReadOnly,
-        Some(Errno::DQUOT) => ErrorKind::QuotaExceeded,
-        Some(Errno::NOSPC) => ErrorKind::NoSpace,
-        Some(Errno::EXIST) => ErrorKind::AlreadyExists,
-        Some(Errno::BUSY) => ErrorKind::InUse,
-        Some(Errno::NOTEMPTY) => ErrorKind::DirectoryNotEmpty,
+    match errno::of(error) {
+        Some(errno::ENOENT) => ErrorKind::NotFound,
+        Some(errno::EINVAL) => ErrorKind::InvalidInput,
+        Some(errno::EPERM) => ErrorKind::NotPermitted,
+        Some(errno::EACCES) => ErrorKind::PermissionDenied,
+        Some(errno::EROFS) => ErrorKind::ReadOnly,
+        Some(errno::EDQUOT) => ErrorKind::QuotaExceeded,
+        Some(errno::ENOSPC) => ErrorKind::NoSpace,
+        Some(errno::EEXIST) => ErrorKind::AlreadyExists,
+        Some(errno::EBUSY) => ErrorKind::InUse,
+        Some(errno::ENOTEMPTY) => ErrorKind::DirectoryNotEmpty,
         _ if error.kind() == io::ErrorKind::Unsupported => ErrorKind::Unsupported,
         _ => ErrorKind::Io,
     }
@@ -231,22 +231,21 @@ mod tests {
 
     #[test]
     fn an_error_of_a_mounted_file_system_keeps_its_number() {
-        for errno in [
-            Errno::NOENT,
-            Errno::INVAL,
-            Errno::PERM,
-            Errno::ACCESS,
-            Errno::ROFS,
-            Errno::DQUOT,
-            Errno::NOSPC,
-            Errno::EXIST,
-            Errno::BUSY,
-            Errno::NOTEMPTY,
-            Errno::IO,
+        for number in [
+            errno::ENOENT,
+            errno::EINVAL,
+            errno::EPERM,
+            errno::EACCES,
+            errno::EROFS,
+            errno::EDQUOT,
+            errno::ENOSPC,
+            errno::EEXIST,
+            errno::EBUSY,
+            errno::ENOTEMPTY,
+            errno::EIO,
         ] {
-            let number = errno.raw_os_error();
             let error = Error::Mounted(io::Error::from_raw_os_error(number));
-            assert_eq!(error.errno(), number, "{errno}");
+            assert_eq!(error.errno(), number);
         }
     }
 }

@@ -9,6 +9,7 @@ use std::path::Path;
 use larder_btree::TreeError;
 use larder_device::DeviceError;
 use larder_format::{FileOffset, FormatError, Key, Logical};
+use larder_platform::errno;
 use larder_transaction::Error as EngineError;
 use larder_volume::{OpenError, ReadError};
 
@@ -244,8 +245,7 @@ impl From<TreeError> for Error {
 impl From<Error> for io::Error {
     /// The system's kind of error, with the text of this one.
     fn from(error: Error) -> Self {
-        let kind = Self::from_raw_os_error(error.errno()).kind();
-        Self::new(kind, error)
+        Self::new(errno::kind(error.errno()), error)
     }
 }
 

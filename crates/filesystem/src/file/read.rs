@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::ops::Range;
-use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use larder_format::compression::{ExtentKind, decompress};
 use larder_format::item::InodeFlags;
 use larder_format::{FileOffset, Logical};
+use larder_platform::OsStringExt;
 
 use crate::core::shared::Core;
 use crate::error::{DataError, Error, Result};

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
-use std::os::unix::ffi::OsStringExt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use larder_btree::{BlockCache, Tree, TreeRoot, TreeView};
 use larder_format::item::DirEntries;
 use larder_format::{FormatError, ItemType, Key, Superblock, Uuid, name_hash, objectid};
+use larder_platform::OsStringExt;
 use larder_transaction::{Aborted, BackgroundCommits};
 use larder_volume::Volume;
 use parking_lot::Mutex;

@@ -1,12 +1,12 @@
 //! Settings of an open file system: its label, its default subvolume, and how files are written.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
 use larder_format::feature::IncompatFlags;
 use larder_format::item::{DirEntries, DirEntry, DirItemHeader};
 use larder_format::superblock::LABEL_SIZE;
 use larder_format::{ItemType, Key, name_hash, objectid};
+use larder_platform::OsStrExt;
 use larder_transaction::space::Priority;
 use larder_transaction::{Items, TreeItems};
 

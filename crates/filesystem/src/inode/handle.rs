@@ -1,13 +1,13 @@
 //! The handle of an inode.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use larder_btree::Readahead;
 use larder_format::item::InodeItem;
 use larder_format::{ItemType, Key, objectid};
+use larder_platform::OsStrExt;
 use zerocopy::FromZeros;
 
 use crate::core::live_subvolume::LiveSubvolume;

@@ -8,10 +8,10 @@ mod parts;
 pub(crate) mod paths;
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
 use larder_btree::{Readahead, ViewCursor};
 use larder_format::{ItemType, Key, objectid};
+use larder_platform::OsStrExt;
 
 use crate::error::Result;
 use crate::inode::links::{Link, links_of_item};

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use larder_format::{FormatError, Key, objectid};
+use larder_platform::{OsStrExt, OsStringExt};
 
 use crate::error::Result;
 use crate::inode::links::Link;

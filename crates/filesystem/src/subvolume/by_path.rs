@@ -200,14 +200,13 @@ impl Subvolume {
     }
 
     fn parent_and_name<'p>(&self, path: &'p Path) -> Result<(Inode, &'p OsStr)> {
-        let name = path.file_name().unwrap_or(OsStr::new("."));
-        let parent = path.parent().unwrap_or(Path::new(""));
+        let (parent, name) = larder_platform::split(path);
         let root = self.root()?;
-        Ok((resolve(&root, &root, parent, true)?, name))
+        Ok((resolve(&root, &root, parent, true)?, name.unwrap_or(OsStr::new("."))))
     }
 }
 
 fn new_inode(mode: u32, device: (u32, u32)) -> NewInode {
-    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let (uid, gid) = larder_platform::user();
     NewInode { mode, uid, gid, umask: 0, device }
 }

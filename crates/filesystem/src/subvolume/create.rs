@@ -8,7 +8,6 @@
 //!   has checked its state, which does not change until the thread leaves.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,6 +15,7 @@ use larder_format::item::{
     INODE_ROOT_ITEM_INIT, InodeItem, InodeRef, ROOT_SUBVOL_RDONLY, RootItem, Timespec,
 };
 use larder_format::{ItemType, Key, Uuid, objectid};
+use larder_platform::OsStrExt;
 use larder_transaction::space::{Priority, SpaceKind};
 use larder_transaction::{Handle, Items, TreeItems};
 use parking_lot::Mutex;

@@ -14,11 +14,11 @@
 //! [`SubvolumeState`]: crate::subvolume::handle::SubvolumeState
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_format::item::ROOT_SUBVOL_DEAD;
 use larder_format::{ItemType, Key};
+use larder_platform::OsStrExt;
 use larder_transaction::space::{Priority, SpaceKind};
 use larder_transaction::{Exclusive, Items, TreeItems};
 

@@ -2,12 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use larder_btree::{Readahead, Tree, TreeView};
 use larder_format::item::{InodeRefs, RootItem};
 use larder_format::{FormatError, ItemType, Key};
+use larder_platform::OsStrExt;
 
 use crate::core::live_subvolume::LiveSubvolume;
 use crate::error::{Error, Result};

@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use larder_btree::{Range, Readahead};
 use larder_format::item::{RootItem, uuid_items, uuid_key};
 use larder_format::{FormatError, ItemType, Key, Uuid, objectid};
+use larder_platform::{OsStrExt, OsStringExt};
 
 use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;

@@ -3,11 +3,11 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
 
 use larder_btree::{Range, Readahead};
 use larder_format::item::{DirEntries, XATTR_NAME_MAX};
 use larder_format::{ItemType, name_hash};
+use larder_platform::OsStrExt;
 
 use crate::error::{Error, Result};
 use crate::inode::handle::Inode;

@@ -1,11 +1,11 @@
 //! Changing extended attributes.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
 use larder_format::item::{DirEntries, DirEntry, XATTR_NAME_MAX};
 use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::{ItemType, Key, name_hash};
+use larder_platform::OsStrExt;
 use larder_transaction::{Items, TreeItems};
 
 use crate::core::changed::{Changed, apply};

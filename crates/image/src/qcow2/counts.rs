@@ -5,7 +5,8 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+
+use larder_platform::FileExt;
 
 /// Tables are no longer than the format driver opens.
 const MOST_TABLE_BYTES: u64 = 32 << 20;

@@ -16,7 +16,6 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -26,6 +25,7 @@ use imago::storage::PreallocateMode;
 use imago::storage::drivers::CommonStorageHelper;
 use imago::{Storage, StorageOpenOptions};
 use larder_device::{Device, FileDevice};
+use larder_platform::{FileExt, FileTypeExt};
 
 use super::counts::{self, Tables};
 

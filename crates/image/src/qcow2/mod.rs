@@ -22,8 +22,6 @@ use larder_device::{Device, DeviceError, FileDevice, Operation, check_call};
 
 use self::host::Host;
 
-const MAGIC: [u8; 4] = *b"QFI\xfb";
-
 /// The method of encryption in the header: 0 is none.
 const ENCRYPTION_OFFSET: u64 = 32;
 
@@ -34,7 +32,7 @@ const MOST_BACKING_FILES: usize = 64;
 const BUFFERS_PER_CALL: usize = 1024;
 
 /// A disk in an image file.
-pub(crate) struct Qcow2Device {
+struct Qcow2Device {
     /// Discards need it alone.
     disk: RwLock<FormatAccess<Host>>,
     len_bytes: u64,
@@ -43,16 +41,14 @@ pub(crate) struct Qcow2Device {
     file: Arc<FileDevice>,
 }
 
-/// Whether `file` is a qcow2 image.
-pub(crate) fn is_qcow2(file: &FileDevice) -> bool {
-    let mut magic = [0; MAGIC.len()];
-    file.read_at(&mut magic, 0).is_ok() && magic == MAGIC
+/// Opens the disk in `file`, whose path is `path`, for reading, or for writing if `file` is open for
+/// that.
+pub(crate) fn open(file: Arc<FileDevice>, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
+    Ok(Arc::new(Qcow2Device::open(file, path)?))
 }
 
 impl Qcow2Device {
-    /// Opens the disk in `file`, whose path is `path`, for reading, or for writing if `file` is
-    /// open for that.
-    pub(crate) fn open(file: Arc<FileDevice>, path: &Path) -> Result<Self, DeviceError> {
+    fn open(file: Arc<FileDevice>, path: &Path) -> Result<Self, DeviceError> {
         let opened = Self::open_disk(&file, path);
         let disk = opened.map_err(|problem| DeviceError::Open {
             device: file.name().to_owned(),

@@ -1,7 +1,6 @@
 //! Attributes of inodes.
 
 use larder_format::item::{InodeFlags, InodeItem, Timespec};
-use rustix::fs::Stat;
 use zerocopy::FromZeros;
 
 use crate::settings::{GENERATION, Settings};
@@ -12,41 +11,17 @@ const DIRECTORY_MODE: u32 = 0o040_755;
 /// The fields of an inode item that do not depend on the content.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes {
-    mode: u32,
-    uid: u32,
-    gid: u32,
-    rdev: u64,
-    atime: Timespec,
-    mtime: Timespec,
-    ctime: Timespec,
-    otime: Timespec,
+    pub(super) mode: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) rdev: u64,
+    pub(super) atime: Timespec,
+    pub(super) mtime: Timespec,
+    pub(super) ctime: Timespec,
+    pub(super) otime: Timespec,
 }
 
 impl Attributes {
-    /// The attributes in the source, as the settings change them.
-    pub(crate) fn of_source(status: &Stat, settings: &Settings) -> Self {
-        let time = |seconds: i64, nanoseconds: u64| {
-            let time = Timespec::new(seconds, nanoseconds as u32);
-            if settings.clamp_times && settings.now.seconds() <= seconds {
-                settings.now
-            } else {
-                time
-            }
-        };
-        let (owner, map) = (settings.owner, &settings.owner_map);
-        let (major, minor) = (rustix::fs::major(status.st_rdev), rustix::fs::minor(status.st_rdev));
-        Self {
-            mode: status.st_mode,
-            uid: owner.map_or_else(|| map.users.inner(status.st_uid), |owner| owner.uid),
-            gid: owner.map_or_else(|| map.groups.inner(status.st_gid), |owner| owner.gid),
-            rdev: u64::from(major) << 20 | u64::from(minor),
-            atime: time(status.st_atime, status.st_atime_nsec),
-            mtime: time(status.st_mtime, status.st_mtime_nsec),
-            ctime: time(status.st_ctime, status.st_ctime_nsec),
-            otime: settings.now,
-        }
-    }
-
     /// The attributes of a directory that is not in the source.
     pub(crate) fn of_new_directory(settings: &Settings) -> Self {
         let now = settings.now;

@@ -4,9 +4,8 @@ use std::iter::Peekable;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::file::{OpenFile, Opener};
 use super::ranges::{Part, parts};
-use super::{Context, SEGMENT_BYTES};
+use super::{Context, OpenFile, Opener, SEGMENT_BYTES};
 use crate::source::Kind;
 use crate::{Features, MkfsError};
 

@@ -8,22 +8,34 @@
 
 mod attributes;
 mod directory;
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+#[cfg(target_os = "linux")]
 mod file;
 mod job;
 mod names;
 mod output;
 mod pipeline;
 mod ranges;
+#[cfg(target_os = "linux")]
+mod status;
 mod worker;
+#[cfg(target_os = "linux")]
 mod xattr;
 
 pub(crate) use attributes::Attributes;
 pub(crate) use directory::directory_items;
+#[cfg(not(target_os = "linux"))]
+use elsewhere::{OpenFile, Opener, XattrReader, XattrSource};
+#[cfg(target_os = "linux")]
+use file::{OpenFile, Opener};
 pub(crate) use job::Jobs;
 pub(crate) use names::root_reference;
 pub(crate) use output::{BufferPool, Output, Piece, Record};
 pub(crate) use pipeline::ordered;
 pub(crate) use worker::Worker;
+#[cfg(target_os = "linux")]
+use xattr::{XattrReader, XattrSource};
 
 use crate::settings::Settings;
 use crate::source::Subvolume;

@@ -10,12 +10,12 @@ use larder_format::{ItemType, Key};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::directory::directory_size;
-use super::file::{OpenFile, Opener};
 use super::job::{Job, file_parts};
 use super::names::{add_references, root_reference};
 use super::ranges::Part;
-use super::xattr::{XattrReader, XattrSource};
-use super::{Attributes, Context, Output, Piece, Record};
+use super::{
+    Attributes, Context, OpenFile, Opener, Output, Piece, Record, XattrReader, XattrSource,
+};
 use crate::MkfsError;
 use crate::settings::{GENERATION, MAX_INLINE_BYTES};
 use crate::source::Kind;

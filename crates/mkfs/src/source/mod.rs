@@ -7,18 +7,26 @@
 //! Memory: about 60 bytes and the name for each directory entry. Attributes, except the sizes of
 //! files, are read again when an inode is copied.
 
+#[cfg(target_os = "linux")]
 mod access;
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+#[cfg(target_os = "linux")]
 mod scan;
 
 use std::ffi::OsStr;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use larder_format::item::{FileType, InodeFlags};
 use larder_format::objectid;
+use larder_platform::OsStrExt;
 
+#[cfg(target_os = "linux")]
 pub(crate) use access::{data_ranges, open_quietly};
+#[cfg(not(target_os = "linux"))]
+pub(crate) use elsewhere::{refused, scan};
+#[cfg(target_os = "linux")]
 pub(crate) use scan::scan;
 
 /// Index of a directory's first name: 0 and 1 would be `.` and `..`.

@@ -15,6 +15,7 @@
 mod encoded;
 mod error;
 mod image;
+#[cfg(target_os = "linux")]
 mod mounted;
 mod node;
 mod path;
@@ -23,6 +24,7 @@ mod target;
 
 pub use error::{CommandError, CommandProblem, ReceiveError, ReceiveProblem};
 pub use image::{Changes, ImageTarget};
+#[cfg(target_os = "linux")]
 pub use mounted::MountedTarget;
 pub use receiver::{Event, ReceiveOptions, Received, receive};
 pub use target::{Origin, Target};

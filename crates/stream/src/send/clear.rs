@@ -1,12 +1,11 @@
 //! The first step of an incremental send: it removes names that are gone, and moves what must move,
 //! out of the way if the new place is not free yet.
 
-use std::os::unix::ffi::OsStrExt;
-
 use std::cmp::Reverse;
 
 use larder_btree::Readahead;
 use larder_filesystem::Link;
+use larder_platform::OsStrExt;
 
 use super::SendError;
 use super::changes::{Change, Kind};

@@ -14,7 +14,7 @@ use larder_btree::{Readahead, TreeView};
 use larder_filesystem::{Error, ExtentContent, Inode, Link, Paths, Subvolume};
 use larder_format::item::{BackRef, Extent};
 use larder_format::{FormatError, ItemType, Key, Logical, Uuid, objectid};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use larder_platform::{OsStrExt, OsStringExt};
 
 use super::SendError;
 use super::identity;

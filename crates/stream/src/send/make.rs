@@ -1,9 +1,8 @@
 //! Making inodes, and adding names to existing ones.
 
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-
 use larder_filesystem::{FileType, Link};
 use larder_format::objectid;
+use larder_platform::{OsStrExt, OsStringExt};
 
 use super::SendError;
 use super::names::{CurrentName, Id, directory_link};

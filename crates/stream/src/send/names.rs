@@ -7,13 +7,13 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
 use larder_btree::Readahead;
 use larder_filesystem::{Error, Link, Subvolume};
 use larder_format::item::{DirEntries, InodeRefs};
 use larder_format::{FormatError, ItemType, Key, name_hash, objectid};
+use larder_platform::{OsStrExt, OsStringExt};
 
 use super::SendError;
 use super::changes::Changes;

@@ -5,8 +5,8 @@ use larder_btree::{Cursor, Readahead};
 use larder_filesystem::{Error, FileType, Link, Subvolume, Xattr};
 use larder_format::item::{DirEntries, FileExtent, InodeExtrefs, InodeItem, InodeRefs};
 use larder_format::{FormatError, ItemType, Key, objectid, read_exact_item};
+use larder_platform::OsStrExt;
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
 use crate::wire::Timestamp;
 

@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use larder_btree::{Readahead, Tree};
 use larder_filesystem::{FileType, Subvolume};
 use larder_format::item::InodeItem;
 use larder_format::{ItemType, Key, objectid};
+use larder_platform::OsStrExt;
 
 use super::ahead::{Ahead, fetching_ahead};
 use super::changes::{Change, Changes, Kind};

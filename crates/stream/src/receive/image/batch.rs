@@ -12,9 +12,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
 use larder_filesystem::{Error, Inode, SetAttributes, XattrMode, parallel};
+use larder_platform::OsStrExt;
 
 use super::attributes::{attributes_of, merged};
 use super::names::{InodeByPath, Names};

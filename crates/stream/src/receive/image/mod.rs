@@ -14,9 +14,9 @@ mod names;
 mod new;
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
 use larder_filesystem::{Directory, Filesystem, NewInode, SnapshotKind, Subvolume};
+use larder_platform::OsStrExt;
 
 use self::applier::Applier;
 pub use self::changes::Changes;

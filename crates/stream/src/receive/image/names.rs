@@ -7,9 +7,9 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
 use larder_filesystem::{Directory, Error, FileType, Inode};
+use larder_platform::OsStrExt;
 
 /// Most directories in the cache; when there are more, all are dropped.
 const MOST_KNOWN: usize = 1024;

@@ -3,13 +3,13 @@
 
 use std::ffi::OsStr;
 use std::mem;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_filesystem::{
     Directory, Error, FileType, Inode, MOST_WHOLE_BYTES, NewInode, RenameMode, SetAttributes,
     WholeInode, XattrMode,
 };
+use larder_platform::OsStrExt;
 
 use super::attributes::{attributes_of, merged};
 use super::names::Names;

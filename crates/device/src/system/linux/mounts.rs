@@ -5,7 +5,8 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use super::{Identity, Mounts, block};
+use super::{Identity, block};
+use crate::usage::Mounts;
 
 /// Where one of `devices` is mounted, in this mount namespace, by one of `mounts`.
 pub(super) fn mount_point(devices: &[Identity], mounts_that_count: Mounts) -> Option<PathBuf> {

@@ -7,19 +7,13 @@
 //!   module explains it, and for attached files it is the guard too.
 //! - Chains of users are followed for a bounded number of steps.
 
-mod block;
-mod loops;
-mod mounts;
-
 use std::fmt;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-pub(crate) use loops::{backing_path, is_stand_in};
-
 use crate::lock;
+use crate::system::{Identity, find_use};
 
 /// Chains such as loop devices on loop devices on partitions are followed to this depth.
 pub(crate) const MAX_CHAIN: usize = 8;
@@ -152,91 +146,12 @@ pub fn has_writer(path: impl AsRef<Path>) -> io::Result<bool> {
     Ok(identity.is_some_and(|identity| lock::lock_backing_files(identity).is_err()))
 }
 
-/// The node of the partition that takes `len_bytes` from `offset` on of the disk at `path`, if that is
-/// a block device and the kernel knows this partition.
-pub fn partition_node(path: impl AsRef<Path>, offset: u64, len_bytes: u64) -> Option<PathBuf> {
-    let Identity::Block { rdev } = Identity::of_path(path.as_ref())? else { return None };
-    let partition = block::partition_at(rdev, offset, len_bytes)?;
-    Some(block::node_path(partition)).filter(|node| node.exists())
-}
-
-/// The identity of a file or device, whatever its paths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Identity {
-    /// A regular file: `st_dev` and `st_ino`.
-    Regular { dev: u64, inode: u64 },
-    /// A block device: `st_rdev`, whichever node leads to it.
-    Block { rdev: u64 },
-}
-
-impl Identity {
-    /// `None` for anything except a regular file or a block device.
-    pub(crate) fn of(metadata: &Metadata) -> Option<Self> {
-        let file_type = metadata.file_type();
-        if file_type.is_file() {
-            Some(Self::Regular { dev: metadata.dev(), inode: metadata.ino() })
-        } else if file_type.is_block_device() {
-            Some(Self::Block { rdev: metadata.rdev() })
-        } else {
-            None
-        }
-    }
-
-    pub(crate) fn of_path(path: &Path) -> Option<Self> {
-        Self::of(&path.metadata().ok()?)
-    }
-}
-
 /// The mounts that count as a use of their sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mounts {
     All,
     /// Larder mounts do not count: their server is the caller.
     NotLarders,
-}
-
-/// A kernel's use of `identity`.
-pub(crate) fn find_use(identity: Identity, mounts: Mounts) -> Option<InUse> {
-    find_use_within(identity, mounts, MAX_CHAIN)
-}
-
-fn find_use_within(identity: Identity, mounts: Mounts, steps: usize) -> Option<InUse> {
-    let attached = loops::attached_to(identity);
-    if let Some(by) = direct_use(identity, &attached.stand_ins, mounts) {
-        return Some(by);
-    }
-    let steps = steps.checked_sub(1)?;
-    let follow = |link, rdev| {
-        let then = find_use_within(Identity::Block { rdev }, mounts, steps).map(Box::new);
-        InUse::Linked { link, other: block::node_path(rdev), then }
-    };
-    if let Some(rdev) = attached.devices.first() {
-        return Some(follow(Link::AttachedAs, *rdev));
-    }
-    let Identity::Block { rdev } = identity else { return None };
-    if let Some(holder) = block::holders(rdev).first() {
-        return Some(follow(Link::HeldBy, *holder));
-    }
-    // A partition by itself is no use; one in use is.
-    block::partitions(rdev)
-        .into_iter()
-        .map(|partition| follow(Link::Partition, partition))
-        .find(|by| matches!(by, InUse::Linked { then: Some(_), .. }))
-}
-
-/// A use without another device: a mount, perhaps through a stand-in, or swap space.
-fn direct_use(identity: Identity, stand_ins: &[u64], mounts: Mounts) -> Option<InUse> {
-    let stand_ins = stand_ins.iter().map(|rdev| Identity::Block { rdev: *rdev });
-    let sources: Vec<Identity> = [identity].into_iter().chain(stand_ins).collect();
-    if let Some(at) = mounts::mount_point(&sources, mounts) {
-        return Some(InUse::Mounted { at: Some(at) });
-    }
-    if let Identity::Block { rdev } = identity
-        && let Some(members) = block::btrfs_members(rdev)
-    {
-        return Some(InUse::Mounted { at: mounts::mount_point(&members, Mounts::All) });
-    }
-    mounts::is_swap(identity).then_some(InUse::Swap)
 }
 
 #[cfg(test)]

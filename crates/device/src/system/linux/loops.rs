@@ -5,8 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use super::{Identity, block};
-use crate::{ioctl, stand_in};
+use super::{Identity, block, ioctl, stand_in};
 
 /// The loop devices that are attached to a target.
 #[derive(Debug, Default)]

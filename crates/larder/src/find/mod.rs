@@ -4,17 +4,26 @@
 //! - Nothing is chosen for the caller: two devices that claim to be the same one are an error.
 //! - Devices that cannot be read are left out.
 
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+#[cfg(target_os = "linux")]
+mod linux;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use larder_device::{Access, DeviceError, StandIn};
+use larder_device::{Access, DeviceError};
 use larder_format::{Superblock, Uuid};
 use larder_image::Place;
+use larder_platform::{FileId, FileTypeExt};
 
+#[cfg(not(target_os = "linux"))]
+use self::elsewhere::block_devices;
+#[cfg(target_os = "linux")]
+use self::linux::block_devices;
 use crate::Result;
 
 /// A name that a file system has on its devices.
@@ -155,12 +164,10 @@ impl Devices {
 /// Files in the directories of image files, and all block devices if one of `paths` is one; without
 /// `paths` themselves.
 fn beside(paths: &[impl AsRef<Path>]) -> BTreeSet<PathBuf> {
-    let metadata = |path: &Path| path.metadata().ok();
-    let id = |path: &Path| metadata(path).map(|it| (it.dev(), it.ino(), it.rdev()));
-    let given: Vec<_> = paths.iter().map(|path| id(path.as_ref())).collect();
+    let given: Vec<_> = paths.iter().map(|path| FileId::of(path.as_ref()).ok()).collect();
     let mut found = BTreeSet::new();
     for path in paths.iter().map(AsRef::as_ref) {
-        match metadata(path).map(|it| it.file_type()) {
+        match path.metadata().ok().map(|it| it.file_type()) {
             Some(file_type) if file_type.is_block_device() => found.extend(block_devices()),
             Some(file_type) if file_type.is_file() => {
                 let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -175,24 +182,8 @@ fn beside(paths: &[impl AsRef<Path>]) -> BTreeSet<PathBuf> {
             _ => {}
         }
     }
-    found.retain(|path| !given.contains(&id(path)));
+    found.retain(|path| !given.contains(&FileId::of(path).ok()));
     found
-}
-
-/// All block devices that the kernel knows and that no other device is made from.
-fn block_devices() -> BTreeSet<PathBuf> {
-    let table = fs::read_to_string("/proc/partitions").unwrap_or_default();
-    let names = table.lines().skip(2).filter_map(|line| line.split_whitespace().nth(3));
-    let is_held = |name: &str| {
-        let name = name.replace('/', "!");
-        fs::read_dir(format!("/sys/class/block/{name}/holders"))
-            .is_ok_and(|mut holders| holders.next().is_some())
-    };
-    let free = names.filter(|name| !is_held(name));
-    let paths = free.map(|name| Path::new("/dev").join(name));
-    let paths = paths.map(|path| StandIn::target_if_stand_in(&path).unwrap_or(path));
-    // A disk is the partition that holds the file system, if the kernel knows that.
-    paths.map(|path| larder_image::locate(&path, Place::Found).0).collect()
 }
 
 /// The superblock at `place` of what is at `path`, if it can be read and is sound.

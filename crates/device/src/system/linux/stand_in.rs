@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::ioctl::{self, LOOP_NAME_BYTES, LoopName};
-use crate::usage::{self, Identity};
+use super::ioctl::{self, LOOP_NAME_BYTES, LoopName};
+use super::{Identity, loops};
 
 /// The name of loop devices that are stand-ins.
 pub(crate) const NAME: LoopName = {
@@ -71,12 +71,12 @@ impl StandIn {
     /// The target of `device`, if that is a stand-in.
     pub fn target_if_stand_in(device: &Path) -> Option<PathBuf> {
         let identity = Identity::of_path(device)?;
-        usage::is_stand_in(identity).then(|| usage::backing_path(identity)).flatten()
+        loops::is_stand_in(identity).then(|| loops::backing_path(identity)).flatten()
     }
 
     /// The target of the loop device `device`. `None` if it is no loop device, or its target has no
     /// name any more.
     pub fn target_of(device: &Path) -> Option<PathBuf> {
-        usage::backing_path(Identity::of_path(device)?)
+        loops::backing_path(Identity::of_path(device)?)
     }
 }

@@ -8,7 +8,7 @@ use std::ptr;
 use rustix::io::Result;
 use rustix::ioctl::{Getter, Ioctl, IoctlOutput, Opcode, Setter, ioctl, opcode};
 
-use crate::usage::Identity;
+use super::Identity;
 
 /// `LOOP_GET_STATUS64` of linux/loop.h.
 const LOOP_GET_STATUS64: Opcode = 0x4C05;

@@ -1,0 +1,21 @@
+//! Linux: block devices, loop devices, and the kernel's own view of their uses.
+
+mod block;
+mod clock;
+mod file;
+mod identity;
+mod ioctl;
+mod lent;
+mod loops;
+mod mounts;
+mod stand_in;
+mod usage;
+
+pub use clock::now;
+pub(crate) use file::{NOT_STORAGE, discard, drop_cache, open, sector_bytes, will_need};
+pub(crate) use identity::Identity;
+pub(crate) use lent::is_lent;
+pub(crate) use loops::backing_path;
+pub use stand_in::StandIn;
+pub(crate) use usage::find_use;
+pub use usage::partition_node;

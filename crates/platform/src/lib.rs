@@ -1,0 +1,35 @@
+//! What differs between operating systems, behind one interface.
+//!
+//! - [`OsStrExt`] and [`OsStringExt`]: names as bytes, as a file system has them.
+//! - [`join`] and [`split`]: paths inside a file system, where `/` separates names on every system.
+//! - [`FileExt`] and [`write_vectored_at`]: reads and writes at an offset of a file.
+//! - [`FileTypeExt`], [`FileId`] and [`device_number`]: what a path leads to.
+//! - [`errno`]: the numbers of errors.
+//! - [`user`]: the owner of new files.
+//!
+//! On Unix these are the standard library's own, or what the system says. On Windows, `\` is a part
+//! of a name as long as a path stays with these functions; [`Path`](std::path::Path) itself takes it
+//! for a separator there.
+//!
+//! # Invariants
+//! - Bytes that became a name become the same bytes again, on every system.
+#![forbid(unsafe_code)]
+
+pub mod errno;
+#[cfg(unix)]
+mod unix;
+#[cfg(any(windows, test))]
+mod wide;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+pub use unix::{
+    FileExt, FileId, FileTypeExt, OsStrExt, OsStringExt, device_number, join, split, user,
+    write_vectored_at,
+};
+#[cfg(windows)]
+pub use windows::{
+    FileExt, FileId, FileTypeExt, OsStrExt, OsStringExt, device_number, join, split, user,
+    write_vectored_at,
+};
