@@ -1,8 +1,9 @@
 //! What C hands over, as references and paths.
 
 use std::ffi::{CStr, OsStr, c_char};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+use larder_platform::OsStrExt;
 
 use crate::outcome::{Failure, Outcome};
 

@@ -1,9 +1,9 @@
 //! Listing directories.
 
 use std::ffi::{CString, c_char, c_int};
-use std::os::unix::ffi::OsStrExt;
 
 use larder::{Entries, FileType};
+use larder_platform::{OsStrExt, errno};
 
 use crate::arguments::{exclusive, owned};
 use crate::filesystem::larder_fs;
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn larder_readdir(dir: *mut larder_dir, entry: *mut larder
         // SAFETY: C promises it.
         let (dir, place) = unsafe { (exclusive(dir)?, exclusive(entry)?) };
         let Some(found) = dir.entries.next().transpose()? else { return Ok(0) };
-        let has_zero = |_| Failure::new(libc::EUCLEAN, "a name has a zero in it");
+        let has_zero = |_| Failure::new(errno::EUCLEAN, "a name has a zero in it");
         dir.name = CString::new(found.name().as_bytes()).map_err(has_zero)?;
         *place = larder_dirent {
             name: dir.name.as_ptr(),

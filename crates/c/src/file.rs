@@ -59,7 +59,7 @@ pub unsafe extern "C" fn larder_file_open(
     handle(|| {
         // SAFETY: C promises it.
         let (root, path) = unsafe { larder_fs::at(fs, path) }?;
-        larder_file::open(root, path, flags, mode)
+        larder_file::open(root, path, flags, mode as u32)
     })
 }
 

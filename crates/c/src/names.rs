@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int};
 
 use larder::{Inode, SnapshotKind, Timestamp};
+use larder_platform::device_number;
 
 use crate::arguments::{bytes_mut, path};
 use crate::filesystem::larder_fs;
@@ -21,13 +22,13 @@ pub(crate) unsafe fn fill_stat(inode: &Inode, found: *mut libc::stat) -> Outcome
     let metadata = inode.metadata();
     // SAFETY: it is plain numbers, of which zero is one.
     *found = unsafe { std::mem::zeroed() };
-    found.st_dev = metadata.subvolume;
+    found.st_dev = metadata.subvolume as libc::dev_t;
     found.st_ino = metadata.inode;
-    found.st_mode = metadata.mode;
-    found.st_nlink = metadata.nlink.into();
+    found.st_mode = metadata.mode as libc::mode_t;
+    found.st_nlink = metadata.nlink as libc::nlink_t;
     found.st_uid = metadata.uid;
     found.st_gid = metadata.gid;
-    found.st_rdev = libc::makedev(metadata.device.0, metadata.device.1);
+    found.st_rdev = device_number(metadata.device.0, metadata.device.1) as libc::dev_t;
     found.st_size = metadata.size_bytes as libc::off_t;
     let bytes = metadata.allocated_bytes.saturating_add(metadata.dirty_bytes);
     found.st_blocks = (bytes / BLOCK_BYTES) as libc::blkcnt_t;
@@ -82,7 +83,7 @@ pub unsafe extern "C" fn larder_mkdir(
     number(|| {
         // SAFETY: C promises it.
         let (root, path) = unsafe { larder_fs::at(fs, path) }?;
-        root.create_directory(path, mode)?;
+        root.create_directory(path, mode as u32)?;
         Ok(())
     })
 }

@@ -6,6 +6,10 @@ use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
+#[cfg(target_os = "linux")]
+use libc::__errno_location as errno_location;
+#[cfg(not(target_os = "linux"))]
+use libc::__error as errno_location;
 use libc::ssize_t;
 
 /// An error with its number and its text.
@@ -39,7 +43,7 @@ impl Failure {
         let text = self.text.replace('\0', "");
         LAST_ERROR.with_borrow_mut(|last| *last = CString::new(text).unwrap_or_default());
         // SAFETY: the address is that of a number of this thread, which lives as long as it.
-        unsafe { *libc::__errno_location() = self.errno };
+        unsafe { *errno_location() = self.errno };
         self.errno
     }
 }

@@ -9,7 +9,7 @@
 //! - [`PrefetchingDevice`]: readahead for reads around the page cache.
 //! - [`in_use`]: the other use of a path; [`has_writer`]: whether a program writes to it;
 //!   [`partition_node`]: the node of a part of a disk.
-//! - [`StandIn`]: a block device for a mount that needs one as its source.
+//! - [`StandIn`], on Linux: a block device for a mount that needs one as its source.
 //! - [`now`]: the clock for times of files.
 //!
 //! # Invariants

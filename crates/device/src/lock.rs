@@ -1,8 +1,8 @@
 //! The lock that makes a writer the only one.
 //!
 //! # Invariants
-//! - The lock is `flock`'s on the inode itself: it holds whatever name a writer used, and ends with
-//!   the open file, so also with a killed process.
+//! - The lock is on the inode itself (`flock`; on Windows `LockFileEx`, which readers notice too): it
+//!   holds whatever name a writer used, and ends with the open file, so also with a killed process.
 //! - The lock of a block device that a process holds which started this one counts as this one's:
 //!   programs lock a disk, so that udev does not probe it, and run mkfs meanwhile (systemd-repart,
 //!   `udevadm lock`). The kernel's exclusive claim excludes other writers there.

@@ -39,7 +39,7 @@
 //! - [`OpenOptions`] opens a [`Filesystem`]; that has [`Subvolume`]s.
 //! - A [`Subvolume`] finds an [`Inode`] by path or number: a [`File`], a [`Directory`] or another.
 //! - [`mkfs`](mod@mkfs) makes file systems, and [`check`](mod@check) proves them sound.
-//! - [`MountedFilesystem`] is a mounted one. [`Overview`] is common to both.
+//! - [`MountedFilesystem`] is a mounted one, on Linux. [`Overview`] is common to both.
 //! - [`Subvolume::read`], [`write`](Subvolume::write), [`copy`](Subvolume::copy) and
 //!   [`remove_all`](Subvolume::remove_all) are as in [`std::fs`]; [`File::cursor`] is a
 //!   [`Read`](std::io::Read), [`Write`](std::io::Write) and [`Seek`](std::io::Seek);

@@ -30,7 +30,9 @@ mod options;
 mod populate;
 mod probe;
 mod progress;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "for files of a source"))]
 mod settings;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "for files of a source"))]
 mod source;
 mod space;
 mod summary;

@@ -87,14 +87,14 @@ impl XattrReader {
     pub(super) fn add_xattrs(
         &mut self,
         source: &XattrSource<'_>,
-        path: impl Fn() -> PathBuf,
+        _path: impl Fn() -> PathBuf,
         _inode: u64,
         _settings: &Settings,
         _output: &mut Output,
     ) -> Result<(), MkfsError> {
         match source {
             XattrSource::Open(nothing) => match **nothing {},
-            XattrSource::Path(_) => Err(refused(path())),
+            XattrSource::Path(path) => Err(refused(path.to_path_buf())),
         }
     }
 }
