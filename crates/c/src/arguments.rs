@@ -7,6 +7,11 @@ use larder_platform::OsStrExt;
 
 use crate::outcome::{Failure, Outcome};
 
+/// The permissions of new files, whose type is narrower on some systems.
+pub(crate) fn permissions(mode: impl Into<u32>) -> u32 {
+    mode.into()
+}
+
 /// Something that C points to.
 ///
 /// # Safety

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_void};
 use larder::{File, OpenFile, Subvolume};
 use libc::{O_ACCMODE, O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY};
 
-use crate::arguments::{bytes, bytes_mut, owned, reference};
+use crate::arguments::{bytes, bytes_mut, owned, permissions, reference};
 use crate::filesystem::larder_fs;
 use crate::names::fill_stat;
 use crate::outcome::{Failure, Outcome, handle, length, number};
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn larder_file_open(
     handle(|| {
         // SAFETY: C promises it.
         let (root, path) = unsafe { larder_fs::at(fs, path) }?;
-        larder_file::open(root, path, flags, mode as u32)
+        larder_file::open(root, path, flags, permissions(mode))
     })
 }
 

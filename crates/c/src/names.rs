@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use larder::{Inode, SnapshotKind, Timestamp};
 use larder_platform::device_number;
 
-use crate::arguments::{bytes_mut, path};
+use crate::arguments::{bytes_mut, path, permissions};
 use crate::filesystem::larder_fs;
 use crate::outcome::{Outcome, length, number};
 
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn larder_mkdir(
     number(|| {
         // SAFETY: C promises it.
         let (root, path) = unsafe { larder_fs::at(fs, path) }?;
-        root.create_directory(path, mode as u32)?;
+        root.create_directory(path, permissions(mode))?;
         Ok(())
     })
 }
