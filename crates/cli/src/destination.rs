@@ -5,14 +5,20 @@
 //! - A new inode replaces a file of its name. A directory stays if there is one.
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use larder::commands::Original;
 use larder::{
-    ErrorKind, File, FileType, Inode, NewInode, SetAttributes, Subvolume, Timestamp, XattrMode,
+    ErrorKind, File, FileType, Inode, Metadata, NewInode, SetAttributes, Subvolume, Timestamp,
+    Xattr, XattrMode,
 };
 use larder_format::OwnerMap;
+
+pub const ACCESS_ACL: &str = "system.posix_acl_access";
+pub const DEFAULT_ACL: &str = "system.posix_acl_default";
 
 /// The attributes of an inode that was copied completely. What is `None` stays as it is.
 #[derive(Default)]
@@ -25,6 +31,21 @@ pub struct Attributes {
     pub mtime: Option<Timestamp>,
     /// All extended attributes: ACLs that the copy inherited and that are not among these go.
     pub xattrs: Option<Vec<(OsString, Vec<u8>)>>,
+}
+
+impl Attributes {
+    /// Those of an original.
+    pub fn of(metadata: &Metadata, xattrs: Vec<Xattr>) -> Self {
+        let is_symlink = metadata.file_type == FileType::Symlink;
+        Self {
+            permissions: (!is_symlink).then_some(metadata.mode & 0o7777),
+            uid: Some(metadata.uid),
+            gid: Some(metadata.gid),
+            atime: Some(metadata.atime),
+            mtime: Some(metadata.mtime),
+            xattrs: Some(xattrs.into_iter().map(|xattr| (xattr.name, xattr.value)).collect()),
+        }
+    }
 }
 
 /// A place for copies. Calls about one file follow each other: it is made, written and finished
@@ -40,6 +61,17 @@ pub trait Destination {
     fn write(&mut self, path: &Path, data: &[u8], offset: u64) -> anyhow::Result<()>;
     /// Sets the length of the file that was made last.
     fn set_len(&mut self, path: &Path, len_bytes: u64) -> anyhow::Result<()>;
+    /// The directory in which paths start, by subvolume and number, if files can share data with
+    /// those in the file system of `inode`.
+    fn start_beside(&self, _inode: BorrowedFd<'_>) -> Option<(u64, u64)> {
+        None
+    }
+    /// Gives the file that was made last the content of `original`, and shares it.
+    fn share(&mut self, _path: &Path, _original: Original) -> anyhow::Result<()> {
+        bail!("data of this file cannot be shared")
+    }
+    /// Removes the file that was made last, because its content cannot be copied.
+    fn discard(&mut self, path: &Path) -> anyhow::Result<()>;
     /// Makes a device, a pipe or a socket.
     fn make_node(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()>;
     /// Makes a symbolic link.
@@ -109,6 +141,11 @@ impl Destination for IntoImage<'_> {
         Ok(self.file()?.set_len(len_bytes)?)
     }
 
+    fn discard(&mut self, path: &Path) -> anyhow::Result<()> {
+        (self.last, self.file) = (None, None);
+        Ok(self.make_way(path)?)
+    }
+
     fn make_node(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()> {
         self.make_way(path)?;
         self.last = Some((path.to_owned(), self.start.create_inode(path, new)?));
@@ -168,6 +205,18 @@ impl Destination for Mapped<'_> {
         self.place.set_len(path, len_bytes)
     }
 
+    fn start_beside(&self, inode: BorrowedFd<'_>) -> Option<(u64, u64)> {
+        self.place.start_beside(inode)
+    }
+
+    fn share(&mut self, path: &Path, original: Original) -> anyhow::Result<()> {
+        self.place.share(path, original)
+    }
+
+    fn discard(&mut self, path: &Path) -> anyhow::Result<()> {
+        self.place.discard(path)
+    }
+
     fn make_node(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()> {
         self.place.make_node(path, new)
     }
@@ -214,8 +263,8 @@ fn set(inode: &Inode, attributes: &Attributes) -> anyhow::Result<()> {
 
 /// Removes ACLs from a copy that it inherited and that the original does not have.
 pub fn drop_inherited_acls(inode: &Inode, has: impl Fn(&str) -> bool) -> larder::Result<()> {
-    const ACLS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
-    ACLS.into_iter()
+    [ACCESS_ACL, DEFAULT_ACL]
+        .into_iter()
         .filter(|name| !has(name) && inode.xattr(name).is_ok())
         .try_for_each(|name| inode.remove_xattr(name))
 }

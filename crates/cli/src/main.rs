@@ -42,6 +42,7 @@ mod manual;
 mod mode;
 mod mode_change;
 mod on_mount;
+mod onto_host;
 mod operand;
 mod output;
 mod owner;

@@ -169,7 +169,7 @@ fn id(inode: &Inode) -> InodeId {
 }
 
 /// Refuses names that no directory can have and that would lead out of a copy of it.
-fn check_name(name: &OsStr) -> anyhow::Result<()> {
+pub fn check_name(name: &OsStr) -> anyhow::Result<()> {
     let bytes = name.as_bytes();
     if bytes.is_empty() || matches!(bytes, b"." | b"..") || bytes.contains(&b'/') {
         bail!("the name \"{}\" cannot be", bytes.escape_ascii());

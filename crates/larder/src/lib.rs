@@ -70,7 +70,7 @@ mod send;
 
 /// The commands of streams, one by one.
 pub mod commands {
-    pub use larder_stream::{Changes, Command, LocalCommands, StreamError, Timestamp};
+    pub use larder_stream::{Changes, Command, LocalCommands, Original, StreamError, Timestamp};
 }
 
 pub use find::{FilesystemName, find_filesystem, find_further_devices};

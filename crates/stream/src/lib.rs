@@ -38,7 +38,7 @@ pub use dump::{DumpError, dump};
 #[cfg(target_os = "linux")]
 pub use receive::MountedTarget;
 pub use receive::{
-    Changes, CommandError, CommandProblem, Event, ImageTarget, Origin, ReceiveError,
+    Changes, CommandError, CommandProblem, Event, ImageTarget, Origin, Original, ReceiveError,
     ReceiveOptions, ReceiveProblem, Received, Target, receive,
 };
 pub use send::{Counted, Reading, SendError, SendOptions, SendProgress, Sent, send, send_reading};

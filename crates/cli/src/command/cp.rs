@@ -14,11 +14,12 @@ use larder::{FileType, Inode};
 use larder_format::OwnerMap;
 
 use super::{Outcome, exit_code};
-use crate::destination::{IntoImage, Mapped};
+use crate::destination::{Destination, IntoImage, Mapped};
 use crate::extract::{Extract, Keep};
 use crate::ingest::Ingest;
 use crate::interrupt;
-use crate::on_mount::{OnMount, OntoMount};
+use crate::on_mount::{self, OnMount, OntoMount};
+use crate::onto_host::OntoHost;
 use crate::owner::MapOptions;
 use crate::source::{PathSource, Writing, warn_of_bad_copies};
 use crate::target::{Target, is_image, parent_of};
@@ -84,26 +85,26 @@ impl Cp {
         if self.sources.iter().all(|source| source == "-" || is_of_this_system(source)) {
             let takes_directories = self.recursive || self.archive;
             let (sources, to) = (&self.sources, &self.destination);
-            let copied = onto_mount(sources, to, self.keep(), takes_directories, &map);
+            let copied = copy_here(sources, to, self.keep(), takes_directories, &map);
             return copied.map(exit_code);
         }
         let into = self.destination.is_dir();
         if self.sources.len() > 1 && !into {
             bail!("{}: several sources need a directory", self.destination.display());
         }
-        let keep = self.keep();
+        let (keep, turned) = (self.keep(), map.turned());
         let mut failures = 0;
         for source in &self.sources {
             let inode = self.source.find(source, !self.archive)?;
             if inode.file_type() == FileType::Directory && !self.recursive && !self.archive {
                 bail!("{}: is a directory (use --recursive)", source.display());
             }
-            let (parent, name) = self.place(source, &inode, into)?;
-            let mut extract = Extract::new(&parent, name, keep, map.turned())
-                .with_context(|| format!("cannot copy to {}", self.destination.display()))?;
-            let copied = walk(&inode, &mut extract);
-            failures +=
-                copied.with_context(|| format!("cannot copy to {}", self.destination.display()))?;
+            let (parent, target) = self.place(source, &inode, into)?;
+            let named = || format!("cannot copy to {}", self.destination.display());
+            let mut host = OntoHost::below(parent).with_context(named)?;
+            let mut host = Mapped::new(&mut host, &turned);
+            let copied = walk(&inode, &mut Extract::new(&mut host, target, keep));
+            failures += copied.with_context(named)?;
             warn_of_bad_copies(inode.subvolume().filesystem());
         }
         Ok(exit_code(failures))
@@ -187,31 +188,48 @@ impl Cp {
         Ok(failures)
     }
 
-    /// The directory that the copy goes to, and its name there.
-    fn place(
-        &self,
-        source: &OsStr,
-        inode: &Inode,
-        into: bool,
-    ) -> anyhow::Result<(PathBuf, OsString)> {
+    /// The directory that the copy goes to, and its path there.
+    fn place(&self, source: &OsStr, inode: &Inode, into: bool) -> anyhow::Result<(&Path, PathBuf)> {
         let path = Target::parse(source).path;
         let name = Path::new(OsStr::from_bytes(&path)).file_name();
         if into {
             if let Some(name) = name {
-                return Ok((self.destination.clone(), name.to_owned()));
+                return Ok((&self.destination, name.into()));
             }
             if inode.file_type() != FileType::Directory {
                 bail!("{}: has no name", source.display());
             }
-            return Ok((self.destination.clone(), OsString::from(".")));
+            return Ok((&self.destination, PathBuf::new()));
         }
         let name = self.destination.file_name().context("the destination has no name")?;
-        let parent = match self.destination.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-            _ => PathBuf::from("."),
-        };
-        Ok((parent, name.to_owned()))
+        Ok((parent_of(&self.destination), name.into()))
     }
+}
+
+/// Copies files of this system to `destination`, or into it if it is a directory: onto a mount of
+/// larder, or from such mounts. Returns how many failures were reported.
+fn copy_here(
+    sources: &[OsString],
+    destination: &Path,
+    keep: Keep,
+    takes_directories: bool,
+    map: &OwnerMap,
+) -> anyhow::Result<usize> {
+    let into = destination.is_dir();
+    let base = if into { destination } else { parent_of(destination) };
+    let is_on_ours = |source: &OsString| {
+        let path = Path::new(source);
+        let is_directory = path.symlink_metadata().is_ok_and(|found| found.is_dir());
+        on_mount::is_ours(if is_directory { path } else { parent_of(path) })
+    };
+    let is_out = !on_mount::is_ours(base) && sources.iter().all(is_on_ours);
+    if !is_out {
+        return onto_mount(sources, destination, keep, takes_directories, map);
+    }
+    let named = || format!("cannot copy to {}", destination.display());
+    let mut host = OntoHost::below(base).with_context(named)?;
+    let map = map.turned();
+    copy_all(sources, destination, &mut Mapped::new(&mut host, &map), keep, takes_directories)
 }
 
 /// Copies files of this system onto a mount of larder: to `destination`, or into it if it is a
@@ -223,40 +241,62 @@ pub fn onto_mount(
     takes_directories: bool,
     map: &OwnerMap,
 ) -> anyhow::Result<usize> {
-    let shown = destination.display();
     let into = destination.is_dir();
     let is_archive = sources == ["-"];
-    ensure!(into || sources.len() == 1, "{shown}: several sources need a directory");
-    ensure!(into || !is_archive, "{shown}: an archive is unpacked into a directory");
-    let (base, target) = if into {
-        (destination, PathBuf::new())
-    } else {
-        let name = destination.file_name();
-        let name = name.with_context(|| format!("{shown}: has no name"))?;
-        (parent_of(destination), PathBuf::from(name))
-    };
-    let changes = OnMount::below(base, destination)?;
-    let mut mount = OntoMount::new(changes, keep);
+    ensure!(
+        into || !is_archive,
+        "{}: an archive is unpacked into a directory",
+        destination.display()
+    );
+    let base = if into { destination } else { parent_of(destination) };
+    let mut mount = OntoMount::new(OnMount::below(base, destination)?, keep);
     let mut mapped = Mapped::new(&mut mount, map);
-    let mut failures = 0;
-    if is_archive {
-        failures += unpack_input(Untar::new(&mut mapped, target, keep))?;
+    let failures = if is_archive {
+        unpack_input(Untar::new(&mut mapped, PathBuf::new(), keep))?
     } else {
-        let mut ingest = Ingest::new(&mut mapped, keep).expect(sources);
-        for source in sources {
-            let path = Path::new(source);
-            if path.is_dir() && !takes_directories {
-                bail!("{}: is a directory (use --recursive)", source.display());
-            }
-            let target = match path.file_name() {
-                Some(name) if into => PathBuf::from(name),
-                _ => target.clone(),
-            };
-            expect_outside(path, &base.join(&target))?;
-            failures = ingest.copy(path, &target)?;
-        }
-    }
+        copy_all(sources, destination, &mut mapped, keep, takes_directories)?
+    };
     Ok(failures + mount.finish()?)
+}
+
+/// Copies files of this system. `place` starts in the directory `destination`, or in the one that
+/// contains it. Returns how many failures were reported.
+fn copy_all(
+    sources: &[OsString],
+    destination: &Path,
+    place: &mut dyn Destination,
+    keep: Keep,
+    takes_directories: bool,
+) -> anyhow::Result<usize> {
+    let shown = destination.display();
+    let into = destination.is_dir();
+    ensure!(into || sources.len() == 1, "{shown}: several sources need a directory");
+    let mut ingest = Ingest::new(place, keep).expect(sources);
+    let mut refused = 0;
+    for source in sources {
+        let path = Path::new(source);
+        if path.is_dir() && !takes_directories {
+            bail!("{}: is a directory (use --recursive)", source.display());
+        }
+        let target = if into { name_of(path) } else { destination.file_name() };
+        ensure!(into || target.is_some(), "{shown}: has no name");
+        let target = Path::new(target.unwrap_or_default());
+        let whole = if into { &destination.join(target) } else { destination };
+        if let Some(reason) = overlap(path, whole)? {
+            eprintln!("ERROR: {reason}");
+            refused += 1;
+            continue;
+        }
+        let original = if takes_directories { path } else { &on_mount::resolved(path, true)? };
+        ingest.copy(original, target)?;
+    }
+    Ok(ingest.failures() + refused)
+}
+
+/// The name of a copy of `path` in another directory. `.` and `..` are copied as the directory.
+fn name_of(path: &Path) -> Option<&OsStr> {
+    let last = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
+    path.file_name().filter(|_| !matches!(last, Some(b"." | b"..")))
 }
 
 /// Unpacks the archive on standard input. Returns how many failures were reported.
@@ -275,16 +315,17 @@ fn is_of_this_system(source: &OsStr) -> bool {
     path.symlink_metadata().is_ok() && !(names_image || path.is_file() && is_image(path))
 }
 
-/// Refuses to copy a directory into itself, and a file onto itself.
-fn expect_outside(source: &Path, target: &Path) -> anyhow::Result<()> {
+/// Why `source` cannot be copied to `target`, if both are one file, or one lies in the other.
+fn overlap(source: &Path, target: &Path) -> anyhow::Result<Option<String>> {
     let metadata = source.symlink_metadata()?;
     let is_same =
         |there: fs::Metadata| (there.dev(), there.ino()) == (metadata.dev(), metadata.ino());
-    let is_inside = || -> anyhow::Result<bool> {
-        Ok(metadata.is_dir()
-            && parent_of(target).canonicalize()?.starts_with(source.canonicalize()?))
-    };
-    let is_itself = target.symlink_metadata().is_ok_and(is_same) || is_inside()?;
-    ensure!(!is_itself, "{}: cannot be copied to itself", source.display());
-    Ok(())
+    let shown = (source.display(), target.display());
+    if target.symlink_metadata().is_ok_and(is_same) {
+        return Ok(Some(format!("'{}' and '{}' are the same file", shown.0, shown.1)));
+    }
+    let is_inside =
+        metadata.is_dir() && parent_of(target).canonicalize()?.starts_with(source.canonicalize()?);
+    Ok(is_inside
+        .then(|| format!("cannot copy a directory, '{}', into itself, '{}'", shown.0, shown.1)))
 }

@@ -75,7 +75,8 @@ impl Tar {
 /// Writes the tree at `path` on a mount. Returns how many failures were reported.
 fn write_mounted(path: &Path, archive: &mut Archive<impl Write>) -> anyhow::Result<usize> {
     let path = &on_mount::resolved(path, false)?;
-    let everything = WalkOptions { below: true, targets: true, xattrs: true, data: true };
+    let everything =
+        WalkOptions { below: true, targets: true, xattrs: true, data: true, written: true };
     let mut walk = Walk::begin(path, everything)?;
     // Files with several names, by subvolume and number, and the first name of each.
     let mut met: HashMap<(u64, u64), PathBuf> = HashMap::new();

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use std::process;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::ensure;
-use larder::commands::{Command, Timestamp};
+use larder::commands::{Command, Original, Timestamp};
 use larder::{FileType, NewInode};
 use rustix::fs::{AtFlags, FileType as NodeType, makedev, statat};
 use rustix::io::Errno;
 
 use super::OnMount;
-use crate::destination::{Attributes, Destination};
+use crate::destination::{ACCESS_ACL, Attributes, DEFAULT_ACL, Destination};
 use crate::extract::Keep;
 
 /// The most data in one command.
@@ -26,8 +26,6 @@ const MOST_DATA_BYTES: usize = 256 << 10;
 const MOST_NAMES: usize = 4 << 20;
 const PERMISSIONS: u32 = 0o7777;
 const SET_GID: u32 = 0o2000;
-const ACCESS_ACL: &str = "system.posix_acl_access";
-const DEFAULT_ACL: &str = "system.posix_acl_default";
 /// An ACL that says no more than permissions, which are set later:  `user::---`, `group::---`,
 /// `other::---`.
 const NO_ACL: [u8; 28] = [
@@ -224,6 +222,18 @@ impl Destination for OntoMount {
 
     fn set_len(&mut self, path: &Path, len_bytes: u64) -> anyhow::Result<()> {
         self.make(&Command::Truncate { path: bytes(path), size: len_bytes })
+    }
+
+    fn start_beside(&self, inode: BorrowedFd<'_>) -> Option<(u64, u64)> {
+        self.changes.directory_beside(inode)
+    }
+
+    fn share(&mut self, path: &Path, original: Original) -> anyhow::Result<()> {
+        self.make(&original.copied_to(bytes(path)))
+    }
+
+    fn discard(&mut self, path: &Path) -> anyhow::Result<()> {
+        self.make(&Command::Unlink { path: bytes(path) })
     }
 
     fn make_node(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()> {

@@ -31,9 +31,10 @@ use crate::reason::in_words;
 pub use attributes::{Present, change_attributes};
 pub use destination::OntoMount;
 pub use remove::remove;
-pub use walk::Walk;
+pub use walk::{Walk, count_bytes};
 
 use mount_path::MountPath;
+pub use mount_path::is_ours;
 
 /// A path on any other file system.
 const NOT_OURS: &str = "is not on a mount of larder; use the system's own command";
@@ -114,6 +115,11 @@ impl OnMount {
     /// The directory.
     pub fn directory(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
+    }
+
+    /// See [`MountedChanges::directory_beside`].
+    pub fn directory_beside(&self, inode: BorrowedFd<'_>) -> Option<(u64, u64)> {
+        self.changes.directory_beside(inode).ok().flatten()
     }
 
     /// Makes a change, at a path from the directory.

@@ -4,8 +4,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use rustix::fs::{AtFlags, CWD, statat};
+use larder_ioctl::channel::node_of;
+use rustix::fs::{AtFlags, CWD, Mode, statat};
 
+use super::DIRECTORY;
 use crate::target::parent_of;
 
 /// A directory of a mount and a name there, which is empty if the path is the mount itself.
@@ -23,6 +25,12 @@ impl MountPath {
         let name = path.file_name().context("it has no name")?.to_owned();
         Ok(Self { directory: parent_of(path).to_owned(), name })
     }
+}
+
+/// Whether `directory` lies on a mount of larder.
+pub fn is_ours(directory: &Path) -> bool {
+    let open = rustix::fs::openat(CWD, directory, DIRECTORY, Mode::empty());
+    open.is_ok_and(|open| node_of(open).is_ok_and(|node| node.is_some()))
 }
 
 /// Whether a file system begins at `path`.

@@ -3,10 +3,11 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use larder::{MountedWalk, WalkOptions, Walked};
+use larder::{FileType, Metadata, MountedWalk, WalkOptions, Walked};
 use larder_fuse::usage::MountTable;
 use rustix::fs::{CWD, Mode};
 
@@ -17,16 +18,36 @@ use crate::reason::in_words;
 
 /// The number of names in the tree at `path`, if it can be read.
 pub fn count(path: &Path) -> Option<u64> {
+    // The top is no entry, unless it is a file.
+    sum(path, |_| 1).map(|names| names + u64::from(path.is_dir()))
+}
+
+/// The bytes of all files in the tree at `path`, if its server can read it.
+pub fn count_bytes(path: &Path) -> Option<u64> {
+    sum(path, |entry| if entry.file_type == FileType::Regular { entry.size_bytes } else { 0 })
+}
+
+/// Sums up the entries of the tree at `path`.
+fn sum(path: &Path, amount: impl Fn(&Metadata) -> u64) -> Option<u64> {
     let MountPath { directory, name } = MountPath::of(path).ok()?;
     let open = rustix::fs::openat(CWD, &directory, DIRECTORY, Mode::empty()).ok()?;
     let below = WalkOptions { below: true, ..WalkOptions::default() };
     let mut walk = MountedWalk::begin(open, &name, below).ok()??;
-    // Directories come twice, except the first.
-    let mut names = 1;
+    let mut total = 0;
     while let Some(walked) = walk.next().ok()? {
-        names += u64::from(matches!(walked, Walked::Entry { .. }));
+        if let Walked::Entry { metadata, .. } = walked {
+            total += amount(&metadata);
+        }
     }
-    Some(names)
+    Some(total)
+}
+
+/// Another file system that is mounted below `path`.
+fn mount_below(path: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let MountPath { directory, name } = MountPath::of(path)?;
+    let top = directory.canonicalize()?.join(name);
+    let mounts = MountTable::of_this_process()?;
+    Ok(mounts.below(&top).map(|mount| mount.path.clone()))
 }
 
 /// A walk that begins at one path.
@@ -36,6 +57,8 @@ pub struct Walk {
     directory: PathBuf,
     /// The name there at which it begins.
     name: OsString,
+    /// What [`next`](Self::next) returns first.
+    first: Option<Walked>,
     failures: usize,
 }
 
@@ -43,43 +66,81 @@ impl Walk {
     /// Begins at `path`; a symbolic link is not followed. Other file systems that are mounted below
     /// would be missing, so that there must be none.
     pub fn begin(path: &Path, options: WalkOptions) -> anyhow::Result<Self> {
-        let MountPath { directory, name } = MountPath::of(path)?;
-        let open = rustix::fs::openat(CWD, &directory, DIRECTORY, Mode::empty())?;
-        if options.data {
-            // What programs wrote to memory that they mapped reaches the server first.
-            rustix::fs::syncfs(&open)?;
-        }
-        let Some(walk) = MountedWalk::begin(open, &name, options)? else {
+        let Some(walk) = Self::on_larder(path, |_| options)? else {
             if path.is_file() {
                 // It may be an image that this user may not read.
                 File::open(path)?;
             }
             bail!(NOT_OURS);
         };
-        if options.below {
-            let top = directory.canonicalize()?.join(&name);
-            if let Some(mount) = MountTable::of_this_process()?.below(&top) {
-                let place = mount.path.display();
-                bail!("another file system is mounted at {place}; use the system's own command");
-            }
+        if options.below
+            && let Some(mount) = mount_below(path)?
+        {
+            let place = mount.display();
+            bail!("another file system is mounted at {place}; use the system's own command");
         }
-        Ok(Self { walk, directory, name, failures: 0 })
+        Ok(walk)
     }
 
-    /// The next inode. Paths of directories are those from the top. What cannot be read is reported
-    /// on standard error.
-    pub fn next(&mut self) -> anyhow::Result<Option<Walked>> {
-        loop {
-            interrupt::check()?;
-            match self.walk.next()? {
-                Some(Walked::Failed { path, reason }) => self.report(&path, &reason),
-                Some(Walked::Directory { path, metadata, xattrs }) => {
-                    let path = Path::new(&path).strip_prefix(&self.name)?.into();
-                    return Ok(Some(Walked::Directory { path, metadata, xattrs }));
-                }
-                walked => return Ok(walked),
+    /// As [`begin`](Self::begin), for a caller that can do without: `None` if the path does not lie
+    /// on a mount of larder, if its server does not talk to this user, or if another file system is
+    /// mounted below.
+    ///
+    /// `options` gets the directory in which the walk begins.
+    pub fn try_begin(
+        path: &Path,
+        options: impl FnOnce(BorrowedFd<'_>) -> WalkOptions,
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(mut walk) = Self::on_larder(path, options)? else { return Ok(None) };
+        if mount_below(path)?.is_some() {
+            return Ok(None);
+        }
+        match walk.walk.next() {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            first => {
+                walk.first = first?;
+                Ok(Some(walk))
             }
         }
+    }
+
+    fn on_larder(
+        path: &Path,
+        options: impl FnOnce(BorrowedFd<'_>) -> WalkOptions,
+    ) -> anyhow::Result<Option<Self>> {
+        let MountPath { directory, name } = MountPath::of(path)?;
+        let open = rustix::fs::openat(CWD, &directory, DIRECTORY, Mode::empty())?;
+        let options = options(open.as_fd());
+        if options.data || options.written {
+            // The kernel may keep the times of files that programs write to.
+            rustix::fs::syncfs(&open)?;
+        }
+        let walk = MountedWalk::begin(open, &name, options)?;
+        Ok(walk.map(|walk| Self { walk, directory, name, first: None, failures: 0 }))
+    }
+
+    /// The next inode. Paths are those from the top. What cannot be read was reported on standard
+    /// error.
+    pub fn next(&mut self) -> anyhow::Result<Option<Walked>> {
+        interrupt::check()?;
+        let next = match self.first.take() {
+            Some(first) => Some(first),
+            None => self.walk.next()?,
+        };
+        Ok(match next {
+            Some(Walked::Failed { path, reason }) => {
+                self.report(&path, &reason);
+                Some(Walked::Failed { path: self.from_top(&path)?, reason })
+            }
+            Some(Walked::Directory { path, metadata, xattrs }) => {
+                Some(Walked::Directory { path: self.from_top(&path)?, metadata, xattrs })
+            }
+            walked => walked,
+        })
+    }
+
+    fn from_top(&self, path: &OsStr) -> anyhow::Result<OsString> {
+        Ok(Path::new(path).strip_prefix(&self.name)?.into())
     }
 
     /// See [`MountedWalk::read`].

@@ -6,6 +6,7 @@ mod btrfs_progs;
 mod cached;
 mod clients;
 mod commands;
+mod copies;
 mod crash;
 mod documents;
 mod ending;

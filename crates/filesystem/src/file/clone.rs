@@ -41,8 +41,18 @@ struct Share<'a> {
     source_offset: u64,
     target_offset: u64,
     len_bytes: u64,
-    /// Only if both have the same bytes already.
-    if_equal: bool,
+    why: Why,
+}
+
+/// What two files share extents for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// The target changes: its times are set, and it loses its capability.
+    Change,
+    /// The target is new, and keeps the attributes that it has.
+    New,
+    /// Both have the same bytes already. Otherwise they share nothing.
+    Equal,
 }
 
 /// A part of a range that is shared in one transaction.
@@ -78,9 +88,20 @@ impl File {
             source_offset,
             target_offset: offset,
             len_bytes,
-            if_equal: false,
+            why: Why::Change,
         };
         share.run().map(drop)
+    }
+
+    /// Makes this new, empty file share all extents of `source`. Its attributes stay.
+    ///
+    /// # Errors
+    /// As [`clone_range`](Self::clone_range).
+    #[doc(hidden)]
+    pub fn clone_as_new(&self, source: &File) -> Result<()> {
+        let (source_offset, target_offset, len_bytes) = (0, 0, 0);
+        let why = Why::New;
+        Share { source, target: self, source_offset, target_offset, len_bytes, why }.run().map(drop)
     }
 
     /// As [`clone_range`](Self::clone_range), if both ranges have the same bytes. Both lie within
@@ -99,7 +120,7 @@ impl File {
             source_offset,
             target_offset: offset,
             len_bytes,
-            if_equal: true,
+            why: Why::Equal,
         };
         share.run()
     }
@@ -196,7 +217,7 @@ impl Share<'_> {
         if !Arc::ptr_eq(target.filesystem().core(), source.filesystem().core()) {
             return Err(Error::CrossFilesystem);
         }
-        if self.if_equal && self.len_bytes == 0 {
+        if self.if_equal() && self.len_bytes == 0 {
             let is_within = self.source_offset <= self.source.size_bytes();
             return if is_within { Ok(Some(0)) } else { Err(PASSES_END) };
         }
@@ -206,7 +227,7 @@ impl Share<'_> {
             return Ok(Some(0));
         }
         let len_bytes = self.checked_len()?;
-        if !self.if_equal {
+        if self.why == Why::Change {
             drop_capability(self.target)?;
         }
         let mut done_bytes = 0;
@@ -223,6 +244,10 @@ impl Share<'_> {
             }
         }
         Ok(Some(len_bytes))
+    }
+
+    fn if_equal(&self) -> bool {
+        self.why == Why::Equal
     }
 
     /// The length that can be shared, in bytes, by the kernel's rules.
@@ -242,13 +267,13 @@ impl Share<'_> {
         };
         let source_end = end(self.source_offset, source_size).ok_or(PASSES_END)?;
         let target_end = end(self.target_offset, MOST_BYTES).ok_or(Error::FileTooLarge)?;
-        if self.if_equal && target_end > target_size {
+        if self.if_equal() && target_end > target_size {
             return Err(PASSES_END);
         }
         let ends_both = source_end == source_size
-            && if self.if_equal { target_end == target_size } else { target_end >= target_size };
+            && if self.if_equal() { target_end == target_size } else { target_end >= target_size };
         if !is_aligned(len_bytes) && !ends_both {
-            if !self.if_equal {
+            if !self.if_equal() {
                 return Err(Error::Invalid("a range that does not end with a sector"));
             }
             len_bytes -= len_bytes % sectorsize;
@@ -286,11 +311,11 @@ impl Share<'_> {
                 write_back(&mut file)?;
             }
         }
-        if self.if_equal && !self.is_equal(source, target)? {
+        if self.if_equal() && !self.is_equal(source, target)? {
             return Ok(None);
         }
         let part = self.part(change.handle())?;
-        if self.if_equal && part.inline.is_some() {
+        if self.if_equal() && part.inline.is_some() {
             // There is nothing to share.
             return Ok(Some(part.len_bytes));
         }
@@ -308,8 +333,11 @@ impl Share<'_> {
         }
         let end = self.target_offset + part.len_bytes.min(self.len_bytes);
         file.size_bytes = file.size_bytes.max(end);
-        if !self.if_equal {
-            file.touch(change.handle().generation(), true);
+        let generation = change.handle().generation();
+        match self.why {
+            Why::Change => file.touch(generation, true),
+            Why::New => file.item.transid = generation.into(),
+            Why::Equal => {}
         }
         file.note_dirty()?;
         write_back(&mut file)?;
@@ -330,7 +358,11 @@ impl Share<'_> {
         if !self.len_bytes.is_multiple_of(sectorsize) && !is_end {
             return Err(Error::Invalid("a range that does not end with a sector"));
         }
-        if self.if_equal { file.check_mutable() } else { file.check_may_write(self.target_offset) }
+        if self.if_equal() {
+            file.check_mutable()
+        } else {
+            file.check_may_write(self.target_offset)
+        }
     }
 
     /// Whether both have the same bytes in the first part. Nothing of them is dirty.
@@ -346,7 +378,7 @@ impl Share<'_> {
     /// The first part to share.
     fn part(&self, handle: &Handle<'_>) -> Result<Part> {
         let (theirs, ours) = (self.source.extents_in(handle)?, self.target.extents_in(handle)?);
-        let most_bytes = if self.if_equal { COMPARED_BYTES } else { u64::MAX };
+        let most_bytes = if self.if_equal() { COMPARED_BYTES } else { u64::MAX };
         let wanted_bytes = self.len_bytes.min(most_bytes).next_multiple_of(theirs.sectorsize);
         let start = self.source_offset;
         let stretch = theirs.stretch(start, start + wanted_bytes, SHARED_PER_STEP)?;

@@ -495,6 +495,18 @@ impl Nodes {
             .flat_map(move |is_open| self.shards.iter().map(move |shard| of_kind(shard, is_open)))
     }
 
+    /// All open nodes, with the numbers that the kernel knows them by.
+    pub(super) fn open_nodes(&self) -> impl Iterator<Item = (u64, Arc<FuseNode>)> {
+        let open = |(id, known): (&u64, &Known)| match &known.inode {
+            KnownInode::Open(node) => Some((*id, node.clone())),
+            KnownInode::Listed(_) => None,
+        };
+        let of_shard = move |shard: &Mutex<HashMap<u64, Known>>| -> Vec<_> {
+            shard.lock().iter().filter_map(open).collect()
+        };
+        self.shards.iter().flat_map(of_shard)
+    }
+
     /// The kernel forgets everything.
     pub(super) fn forget_all(&self) {
         for shard in &self.shards {

@@ -10,6 +10,7 @@ const BELOW: u64 = 1;
 const TARGETS: u64 = 2;
 const XATTRS: u64 = 4;
 const DATA: u64 = 8;
+const WRITTEN: u64 = 16;
 
 /// A request to walk through a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,12 +35,21 @@ pub struct Wants {
     pub xattrs: bool,
     /// The data of files.
     pub data: bool,
+    /// Data that the kernel has not written back yet, before the walk begins. It comes before
+    /// [`data`](Self::data) too.
+    pub written: bool,
 }
 
 impl WalkRequest {
     pub(super) fn body(&self) -> Vec<u8> {
-        let Wants { below, targets, xattrs, data } = self.wants;
-        let flags = [(below, BELOW), (targets, TARGETS), (xattrs, XATTRS), (data, DATA)];
+        let Wants { below, targets, xattrs, data, written } = self.wants;
+        let flags = [
+            (below, BELOW),
+            (targets, TARGETS),
+            (xattrs, XATTRS),
+            (data, DATA),
+            (written, WRITTEN),
+        ];
         let set = flags.iter().filter(|(is_set, _)| *is_set);
         let flags = set.fold(0, |all, (_, flag)| all | flag);
         let NodeId { subvolume, inode } = self.directory;
@@ -50,7 +60,7 @@ impl WalkRequest {
         let too_short = |_| invalid("a request to walk that is too short");
         let (head, name) = <[u64; 3]>::read_from_prefix(body).map_err(too_short)?;
         let [subvolume, inode, flags] = head;
-        if flags & !(BELOW | TARGETS | XATTRS | DATA) != 0 {
+        if flags & !(BELOW | TARGETS | XATTRS | DATA | WRITTEN) != 0 {
             return Err(invalid("a request with unknown flags"));
         }
         let has = |flag| flags & flag != 0;
@@ -62,6 +72,7 @@ impl WalkRequest {
                 targets: has(TARGETS),
                 xattrs: has(XATTRS),
                 data: has(DATA),
+                written: has(WRITTEN),
             },
         })
     }
@@ -242,6 +253,7 @@ mod tests {
             Wants { below: true, ..Wants::default() },
             Wants { targets: true, xattrs: true, ..Wants::default() },
             Wants { data: true, ..Wants::default() },
+            Wants { written: true, ..Wants::default() },
         ] {
             for name in ["", "bread"] {
                 let request = WalkRequest { directory, name: name.into(), wants };
@@ -249,7 +261,7 @@ mod tests {
             }
         }
         assert!(WalkRequest::parse(&[0; 23]).is_err());
-        assert!(WalkRequest::parse([5_u64, 257, 16].as_bytes()).is_err());
+        assert!(WalkRequest::parse([5_u64, 257, 32].as_bytes()).is_err());
     }
 
     #[test]

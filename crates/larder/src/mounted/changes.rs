@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 
-use larder_ioctl::channel::{Channel, Kind, ReceiveNews, ReceiveReply, Request, frame};
+use larder_ioctl::channel::{Channel, Kind, NodeId, ReceiveNews, ReceiveReply, Request, frame};
 use larder_stream::{Command, encode_local};
 
 /// At least so many bytes of commands go to the server at once.
@@ -21,7 +21,8 @@ const PIECE_BYTES: usize = 256 << 10;
 /// the value is dropped before, those that were sent are still applied.
 #[derive(Debug)]
 pub struct MountedChanges {
-    socket: UnixStream,
+    channel: Channel,
+    directory: NodeId,
     /// Commands that were not sent yet.
     waiting: Vec<u8>,
     /// Reads what the server says; ends with the number of commands that failed.
@@ -36,17 +37,24 @@ impl MountedChanges {
         directory: impl AsFd,
         observe: impl FnMut(ChangeEvent<'_>) -> ControlFlow<()> + Send + 'static,
     ) -> io::Result<Option<Self>> {
-        let Some((channel, node)) = Channel::of(directory)? else { return Ok(None) };
-        let request = Request::Change(node);
-        let socket = channel.socket().try_clone()?;
-        frame::write(&socket, request.kind(), &request.body()).map_err(frame::of_socket)?;
-        let from = socket.try_clone()?;
+        let Some((channel, directory)) = Channel::of(directory)? else { return Ok(None) };
+        let request = Request::Change(directory);
+        let sent = frame::write(channel.socket(), request.kind(), &request.body());
+        sent.map_err(frame::of_socket)?;
+        let from = channel.socket().try_clone()?;
         let reports = thread::spawn(move || read_reports(&from, observe));
-        Ok(Some(Self { socket, waiting: Vec::new(), reports: Some(reports) }))
+        Ok(Some(Self { channel, directory, waiting: Vec::new(), reports: Some(reports) }))
+    }
+
+    /// The subvolume and the number of the directory, if `inode` lies on a mount of the same server:
+    /// then files below the directory can be [copies](larder_stream::Original) of those there.
+    pub fn directory_beside(&self, inode: impl AsFd) -> io::Result<Option<(u64, u64)>> {
+        let is_beside = self.channel.node(inode)?.is_some();
+        Ok(is_beside.then_some((self.directory.subvolume, self.directory.inode)))
     }
 
     /// Makes a change. Paths are relative to the directory; a clone names its source by the nil
-    /// uuid and a path of the same kind. `rmdir` removes a directory with all that is in it. An
+    /// uuid and a path of the same kind, a [copy](larder_stream::Original) by its number. `rmdir` removes a directory with all that is in it. An
     /// error of kind [`io::ErrorKind::InvalidInput`] means that the command is too long.
     pub fn make(&mut self, command: &Command<'_>) -> io::Result<()> {
         let before = self.waiting.len();
@@ -68,7 +76,7 @@ impl MountedChanges {
     /// Sends the first `len` waiting bytes.
     fn send(&mut self, len: usize) -> io::Result<()> {
         if len > 0 {
-            frame::write(&self.socket, Kind::Data, &self.waiting[..len])?;
+            frame::write(self.channel.socket(), Kind::Data, &self.waiting[..len])?;
             self.waiting.drain(..len);
         }
         Ok(())
@@ -77,7 +85,7 @@ impl MountedChanges {
     /// Waits until all changes are made. Returns how many failed.
     pub fn finish(mut self) -> io::Result<u64> {
         let ended = self.send(self.waiting.len());
-        let ended = ended.and_then(|()| frame::write(&self.socket, Kind::End, &[]));
+        let ended = ended.and_then(|()| frame::write(self.channel.socket(), Kind::End, &[]));
         match (ended, self.reports()) {
             (_, Err(error)) => Err(error),
             (Err(error), Ok(_)) => Err(frame::of_socket(error)),
@@ -87,7 +95,7 @@ impl MountedChanges {
 
     /// What the server said, which explains an error of the socket.
     fn reason(&mut self, error: io::Error) -> io::Error {
-        let _ = self.socket.shutdown(Shutdown::Both);
+        let _ = self.channel.socket().shutdown(Shutdown::Both);
         self.reports().err().unwrap_or_else(|| frame::of_socket(error))
     }
 

@@ -25,6 +25,9 @@ pub struct WalkOptions {
     pub xattrs: bool,
     /// The data of files.
     pub data: bool,
+    /// Data that the kernel has not written back yet reaches the server before the walk begins: so
+    /// it does before [`data`](Self::data) is read.
+    pub written: bool,
 }
 
 /// A walk through a tree on a mount of larder. Its server reads the tree, so that no call waits for
@@ -85,8 +88,8 @@ impl MountedWalk {
         options: WalkOptions,
     ) -> io::Result<Option<Self>> {
         let Some((channel, directory)) = Channel::of(directory)? else { return Ok(None) };
-        let WalkOptions { below, targets, xattrs, data } = options;
-        let wants = Wants { below, targets, xattrs, data };
+        let WalkOptions { below, targets, xattrs, data, written } = options;
+        let wants = Wants { below, targets, xattrs, data, written };
         let request = WalkRequest { directory, name: name.as_bytes().to_vec(), wants };
         let request = Request::Walk(request);
         let sent = frame::write(channel.socket(), request.kind(), &request.body());

@@ -23,7 +23,7 @@ mod receiver;
 mod target;
 
 pub use error::{CommandError, CommandProblem, ReceiveError, ReceiveProblem};
-pub use image::{Changes, ImageTarget};
+pub use image::{Changes, ImageTarget, Original};
 #[cfg(target_os = "linux")]
 pub use mounted::MountedTarget;
 pub use receiver::{Event, ReceiveOptions, Received, receive};

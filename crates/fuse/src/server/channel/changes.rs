@@ -23,6 +23,7 @@ use std::time::Duration;
 use larder::commands::{Changes, Command, LocalCommands};
 use larder::{CommandError, CommandProblem, Directory, Inode};
 use larder_ioctl::channel::{Kind, NodeId, ReceiveNews, ReceiveReply, frame};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
@@ -61,7 +62,9 @@ pub(super) fn change(
     let inode = server.filesystem.subvolume_by_id(directory.subvolume)?.inode(directory.inode)?;
     let directory = inode.into_directory()?;
     let tree = Tree { server, caller, base: directory.clone(), directories: HashMap::new() };
+    let client = socket.try_clone().map_err(|error| refuse(Errno::AGAIN, &error.to_string()))?;
     let changes = Changes::below(directory, (caller.uid, caller.gid));
+    let changes = changes.while_it(move || !has_hung_up(&client));
     let mut changing = Changing {
         changes,
         tree,
@@ -97,6 +100,13 @@ pub(super) fn change(
     ended.map_err(|_| gone())?;
     let commands = changing.commands;
     Ok(ReceiveReply::Received { stream_bytes, subvolumes: 0, commands }.body())
+}
+
+/// Whether a client is gone.
+fn has_hung_up(client: &UnixStream) -> bool {
+    let mut polled = [PollFd::new(client, PollFlags::empty())];
+    poll(&mut polled, Some(&Timespec::default())).is_ok()
+        && polled[0].revents().contains(PollFlags::HUP)
 }
 
 /// What a client sends behind a stream that ended early, also by a panic: it cannot be understood,
@@ -215,7 +225,7 @@ impl Changing<'_> {
             }
             self.failed = None;
         }
-        let is_own = !self.tree.caller.is_privileged && rights::any_owner_may(command);
+        let is_own = !self.tree.caller.is_privileged && rights::may_to_own(command, &self.tree);
         if is_own && self.changes.complete_new(command) {
             self.commands += 1;
             self.note(command);

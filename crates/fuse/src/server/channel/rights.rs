@@ -7,11 +7,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use larder::Directory;
-use larder::commands::Command;
+use larder::commands::{Command, Original};
 use rustix::io::Errno;
 
 use super::changes::Tree;
-use crate::server::access::{Caller, EXECUTE, WRITE};
+use crate::server::access::{Caller, EXECUTE, READ, WRITE};
 use crate::server::call::{Outcome, failed};
 
 const SET_GID: u64 = 0o2000;
@@ -74,17 +74,29 @@ pub(super) fn check(command: &Command<'_>, tree: &mut Tree<'_>) -> Outcome {
         | Command::Write { path, .. }
         | Command::Truncate { path, .. }
         | Command::Fallocate { path, .. } => caller.check_owner(&tree.inode(path)?),
-        // Devices, flags, clones, and extents as they are stored.
+        Command::Clone { path, .. } => {
+            check_reads_original(command, tree)?;
+            caller.check_owner(&tree.inode(path)?)
+        }
+        // Devices, flags, and extents as they are stored.
         _ => Err(Errno::PERM),
     }
 }
 
-/// Whether any user may do that with a new inode of their own.
-pub(super) fn any_owner_may(command: &Command<'_>) -> bool {
+/// Refuses a copy of a file that the caller may not read.
+pub(super) fn check_reads_original(command: &Command<'_>, tree: &Tree<'_>) -> Outcome {
+    let Original { subvolume, inode } = Original::of(command).ok_or(Errno::PERM)?;
+    let subvolume = tree.server.filesystem.subvolume_by_id(subvolume).map_err(failed)?;
+    tree.caller.check_access(&subvolume.inode(inode).map_err(failed)?, READ)
+}
+
+/// Whether the caller may do that with a new inode of their own.
+pub(super) fn may_to_own(command: &Command<'_>, tree: &Tree<'_>) -> bool {
     match *command {
         Command::Chmod { mode, .. } => mode & SET_GID == 0,
         Command::SetXattr { name, .. } => name.starts_with(OF_USERS),
         Command::Utimes { .. } | Command::Write { .. } | Command::Truncate { .. } => true,
+        Command::Clone { .. } => check_reads_original(command, tree).is_ok(),
         _ => false,
     }
 }

@@ -99,7 +99,7 @@ fn serve_connection(
             Request::Change(directory) => exchange
                 .with_server(|server| changes::change(server, directory, caller, socket, kernel)),
             Request::Walk(request) => {
-                exchange.with_server(|server| walk::walk(server, &request, caller, socket))
+                exchange.with_server(|server| walk::walk(server, &request, caller, socket, kernel))
             }
             Request::Remount(words) => exchange.remount(&words, kernel).map(|()| Vec::new()),
             Request::Mount(words) => {

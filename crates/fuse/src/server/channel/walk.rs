@@ -20,10 +20,13 @@ use larder_ioctl::channel::{Attributes, Kind, NodeId, Record, WalkRequest, Wants
 use rustix::io::Errno;
 
 use super::changes::gone;
+use crate::protocol::Notice;
 use crate::server::access::{Caller, EXECUTE, READ};
 use crate::server::call::{Outcome, failed};
+use crate::server::data::may_miss_data;
 use crate::server::refusal::{Refusal, refuse};
 use crate::server::state::Server;
+use crate::transport::Notify;
 
 /// At least so many bytes of records go to the client at once.
 const PIECE_BYTES: usize = 256 << 10;
@@ -42,7 +45,11 @@ pub(super) fn walk(
     request: &WalkRequest,
     caller: Caller,
     socket: &UnixStream,
+    kernel: &dyn Notify,
 ) -> Result<Vec<u8>, Refusal> {
+    if request.wants.data || request.wants.written {
+        get_written_data(server, kernel);
+    }
     let NodeId { subvolume, inode } = request.directory;
     let inode = server.filesystem.subvolume_by_id(subvolume)?.inode(inode)?;
     let directory = inode.into_directory()?;
@@ -66,6 +73,17 @@ pub(super) fn walk(
     let walked = walked.and_then(|()| walk.below()).and_then(|()| walk.out.send());
     walked.map_err(|_| gone())?;
     Ok(Vec::new())
+}
+
+/// Makes the kernel send the data of files that programs write to, and that it may not have written
+/// back yet. It waits for none of it when a program asks for a sync of the file system.
+fn get_written_data(server: &Server, kernel: &dyn Notify) {
+    for (id, node) in server.nodes.open_nodes() {
+        if may_miss_data(server, &node) {
+            // It fails if the kernel has nothing of that file.
+            let _ = kernel.notify(&Notice::content(id, 0, 0));
+        }
+    }
 }
 
 fn refused(errno: Errno) -> Refusal {

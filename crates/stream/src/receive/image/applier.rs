@@ -1,6 +1,7 @@
 //! Commands become changes of inodes.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 
 use larder_filesystem::{Filesystem, RenameMode};
 use larder_format::Uuid;
@@ -29,6 +30,16 @@ pub(super) struct Applier {
     pub(super) sources: HashMap<Origin, Names>,
     /// Errors of deferred commands.
     errors: VecDeque<CommandError>,
+    pub(super) goes_on: GoesOn,
+}
+
+/// Says whether anybody still wants what takes long.
+pub(super) struct GoesOn(pub(super) Box<dyn Fn() -> bool + Send>);
+
+impl fmt::Debug for GoesOn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("GoesOn")
+    }
 }
 
 impl Applier {
@@ -39,7 +50,8 @@ impl Applier {
         owner: (u32, u32),
     ) -> Self {
         let (new, batch, sources, errors) = Default::default();
-        Self { filesystem, origin, owner, names, new, batch, sources, errors }
+        let goes_on = GoesOn(Box::new(|| true));
+        Self { filesystem, origin, owner, names, new, batch, sources, errors, goes_on }
     }
 
     /// Applies a command or defers it. Returns the first error that was not returned yet.
@@ -86,7 +98,8 @@ impl Applier {
 
     /// Creates the deferred inode.
     fn make_new(&mut self) {
-        let made = self.new.take().map_or(Ok(()), |new| new.make(&mut self.names));
+        let make = |new: NewNode| new.make(&mut self.names, &self.goes_on.0);
+        let made = self.new.take().map_or(Ok(()), make);
         self.errors.extend(made.err());
     }
 

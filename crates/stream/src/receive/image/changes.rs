@@ -3,7 +3,7 @@
 use larder_filesystem::Directory;
 use larder_format::Uuid;
 
-use super::applier::Applier;
+use super::applier::{Applier, GoesOn};
 use super::names::Names;
 use crate::receive::error::CommandError;
 use crate::receive::path::check_paths;
@@ -11,7 +11,8 @@ use crate::wire::Command;
 
 /// Applies the commands of a stream below a directory that exists. Paths start there, follow no
 /// symbolic link, and may lead into other subvolumes. A clone of a file below the same directory
-/// names its source by the [nil uuid](Uuid::nil).
+/// names its source by the [nil uuid](Uuid::nil); a copy of a whole file is [another
+/// command](crate::Original::copied_to).
 #[derive(Debug)]
 pub struct Changes {
     applier: Applier,
@@ -22,6 +23,13 @@ impl Changes {
     pub fn below(directory: Directory, owner: (u32, u32)) -> Self {
         let filesystem = directory.subvolume().filesystem().clone();
         Self { applier: Applier::new(filesystem, Names::below(directory), Uuid::nil(), owner) }
+    }
+
+    /// Asks `goes_on` again and again while it copies data that files cannot share. If that is
+    /// false, the copy fails.
+    pub fn while_it(mut self, goes_on: impl Fn() -> bool + Send + 'static) -> Self {
+        self.applier.goes_on = GoesOn(Box::new(goes_on));
+        self
     }
 
     /// Applies a command, or defers it until others have come. The error may be that of a deferred

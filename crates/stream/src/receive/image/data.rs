@@ -5,6 +5,7 @@ use larder_format::compression::Algorithm;
 
 use super::applier::Applier;
 use super::names::Names;
+use super::original::{Original, copy_content};
 use super::{MOST_SOURCES, find};
 use crate::receive::encoded::Encoded;
 use crate::receive::error::CommandProblem;
@@ -12,6 +13,7 @@ use crate::receive::target::Origin;
 use crate::wire::Command;
 
 /// `FALLOC_FL_KEEP_SIZE`, `FALLOC_FL_PUNCH_HOLE`, `FALLOC_FL_ZERO_RANGE`.
+const CLONES_NOTHING: CommandProblem = CommandProblem::Invalid("it clones nothing");
 const KEEP_SIZE: u32 = 1;
 const PUNCH_HOLE: u32 = 2;
 const ZERO_RANGE: u32 = 0x10;
@@ -26,11 +28,17 @@ impl Applier {
             Command::EncodedWrite { path, offset, .. } => {
                 write_encoded(&self.file(path)?, &Encoded::of(command)?, offset)
             }
+            Command::Clone { path, len: 0, .. } if self.origin.is_nil() => {
+                let original = Original::of(command).ok_or(CLONES_NOTHING)?;
+                let (original, copy) = (original.open(&self.filesystem)?, self.file(path)?);
+                copy_content(&original, &copy, &self.goes_on.0)?;
+                Ok(())
+            }
             Command::Clone { path, offset, len, clone_path, clone_offset, .. } => {
                 let source = self.clone_source(command, clone_path)?;
                 if len == 0 {
                     // 0 would mean the whole rest.
-                    return Err(CommandProblem::Invalid("it clones nothing"));
+                    return Err(CLONES_NOTHING);
                 }
                 Ok(self.file(path)?.clone_range(&source, clone_offset, len, offset)?)
             }
@@ -48,7 +56,7 @@ impl Applier {
     /// The file to clone from: in this subvolume, or in one that was received before.
     fn clone_source(&mut self, command: &Command<'_>, path: &[u8]) -> Result<File, CommandProblem> {
         let Command::Clone { clone_uuid, clone_ctransid, .. } = *command else {
-            return Err(CommandProblem::Invalid("it clones nothing"));
+            return Err(CLONES_NOTHING);
         };
         let origin = Origin { uuid: clone_uuid, ctransid: clone_ctransid };
         let inode = if origin.uuid == self.origin {

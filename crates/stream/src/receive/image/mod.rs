@@ -12,6 +12,7 @@ mod changes;
 mod data;
 mod names;
 mod new;
+mod original;
 
 use std::ffi::OsStr;
 
@@ -21,6 +22,7 @@ use larder_platform::OsStrExt;
 use self::applier::Applier;
 pub use self::changes::Changes;
 use self::names::Names;
+pub use self::original::Original;
 use super::error::{CommandError, CommandProblem};
 use super::target::{Candidate, Origin, Target, choose};
 use crate::wire::Command;

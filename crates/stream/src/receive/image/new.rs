@@ -13,6 +13,7 @@ use larder_platform::OsStrExt;
 
 use super::attributes::{attributes_of, merged};
 use super::names::Names;
+use super::original::{Original, copy_content};
 use crate::receive::error::{CommandError, CommandProblem};
 use crate::receive::node::MadeNode;
 use crate::wire::Command;
@@ -46,6 +47,8 @@ pub(super) struct NewNode {
     xattrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// Data of a file, or target of a symbolic link.
     content: Vec<u8>,
+    /// The file that this one is a copy of, in place of content.
+    original: Option<Original>,
 }
 
 impl NewNode {
@@ -65,6 +68,7 @@ impl NewNode {
             attributes: SetAttributes::default(),
             xattrs: Vec::new(),
             content: made.target.to_vec(),
+            original: None,
         }))
     }
 
@@ -81,7 +85,7 @@ impl NewNode {
         if let Some((_, attributes)) = attributes_of(command) {
             return self.set_attributes(&attributes);
         }
-        let is_file = self.file_type == FileType::Regular;
+        let is_file = self.file_type == FileType::Regular && self.original.is_none();
         match *command {
             Command::Rename { to, .. } => {
                 let path = mem::replace(&mut self.path, to.to_vec());
@@ -101,6 +105,10 @@ impl NewNode {
                 has_room && follows
             }
             Command::Truncate { size, .. } if is_file => size == self.content.len() as u64,
+            Command::Clone { .. } if is_file && self.content.is_empty() => {
+                self.original = Original::of(command);
+                self.original.is_some()
+            }
             _ => false,
         }
     }
@@ -140,22 +148,36 @@ impl NewNode {
     }
 
     /// Creates the inode.
-    pub(super) fn make(mut self, names: &mut Names) -> Result<(), CommandError> {
+    pub(super) fn make(
+        mut self,
+        names: &mut Names,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<(), CommandError> {
         let path = mem::take(&mut self.path);
         let made = match self.make_at(names, &path) {
             // A moved inode replaces the existing one.
             Err(Error::AlreadyExists) if self.made_at.is_some() => self.make_over(names, &path),
             made => made,
         };
+        let made = made.and_then(|inode| self.copy_original(&inode, goes_on));
         let command = self.command;
         made.map_err(|error| CommandError { command, path, problem: error.into() })
     }
 
-    fn make_at(&mut self, names: &mut Names, path: &[u8]) -> Result<(), Error> {
+    /// Gives the new inode the content of the file that it is a copy of.
+    fn copy_original(&self, inode: &Inode, goes_on: &dyn Fn() -> bool) -> Result<(), Error> {
+        let Some(original) = self.original else { return Ok(()) };
+        let original = original.open(inode.subvolume().filesystem())?;
+        let is_shared = copy_content(&original, &inode.clone().into_file()?, goes_on)?;
+        if is_shared { Ok(()) } else { self.set_all(inode, self.attributes) }
+    }
+
+    fn make_at(&mut self, names: &mut Names, path: &[u8]) -> Result<Inode, Error> {
         let (directory, name) = names.parent_and_name(path)?;
         if names.lets_inherit() && directory.passes_something_on()? {
-            names.note(path, self.make_in_steps(&directory, name)?);
-            return Ok(());
+            let inode = self.make_in_steps(&directory, name)?;
+            names.note(path, inode.clone());
+            return Ok(inode);
         }
         let mut whole = WholeInode {
             new: self.new,
@@ -165,8 +187,9 @@ impl NewNode {
         };
         let made = directory.create_whole(name, &mut whole);
         self.content = whole.content;
-        names.note(path, made?);
-        Ok(())
+        let inode = made?;
+        names.note(path, inode.clone());
+        Ok(inode)
     }
 
     /// Creates the inode with all that it inherits from its directory: a default ACL limits its
@@ -197,9 +220,9 @@ impl NewNode {
         inode.set_attributes(&attributes)
     }
 
-    fn make_over(&mut self, names: &mut Names, path: &[u8]) -> Result<(), Error> {
+    fn make_over(&mut self, names: &mut Names, path: &[u8]) -> Result<Inode, Error> {
         let made_at = self.made_at.take().unwrap_or_default();
-        self.make_at(names, &made_at)?;
+        let inode = self.make_at(names, &made_at)?;
         names.forget(&made_at);
         names.forget(path);
         let (from, name) = names.parent_and_name(&made_at)?;
@@ -209,7 +232,7 @@ impl NewNode {
             // Nobody asked for the first name.
             let _ = from.remove_child(name);
         }
-        renamed
+        renamed.map(|()| inode)
     }
 }
 

@@ -1,4 +1,6 @@
-//! Copying a tree of files from the host.
+//! Copying a tree of files of this machine.
+
+mod walked;
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -17,7 +19,7 @@ use crate::destination::{Attributes, Destination};
 use crate::extract::Keep;
 use crate::interrupt;
 use crate::message;
-use crate::on_mount::Gone;
+use crate::on_mount::{self, Gone};
 use crate::progress::Progress;
 
 /// Bytes of a file that are read at a time.
@@ -33,6 +35,8 @@ pub struct Ingest<'a> {
     keep: Keep,
     /// Files with several names that were copied, by device and inode number of the original.
     met: HashMap<(u64, u64), PathBuf>,
+    /// The same for those that the server of their mount read, by subvolume and number.
+    walked: HashMap<(u64, u64), PathBuf>,
     buffer: Vec<u8>,
     written_bytes: u64,
     progress: Progress,
@@ -45,7 +49,8 @@ impl<'a> Ingest<'a> {
             destination,
             keep,
             met: HashMap::new(),
-            buffer: vec![0; BUFFER_BYTES],
+            walked: HashMap::new(),
+            buffer: Vec::new(),
             written_bytes: 0,
             progress: Progress::of_bytes(),
             failures: 0,
@@ -63,6 +68,10 @@ impl<'a> Ingest<'a> {
     /// goes on; returns how many there were. A signal that is [watched](interrupt::watch) for ends
     /// it.
     pub fn copy(&mut self, source: &Path, target: &Path) -> anyhow::Result<usize> {
+        if self.copy_walked(source, target)? {
+            return Ok(self.failures);
+        }
+        self.buffer.resize(BUFFER_BYTES, 0);
         // Directories are finished last, since creating their entries changes their times.
         let mut directories = Vec::new();
         let mut waiting = vec![(source.to_owned(), target.to_owned())];
@@ -78,6 +87,11 @@ impl<'a> Ingest<'a> {
             self.note(&source, finished)?;
         }
         Ok(self.failures)
+    }
+
+    /// How many errors were reported.
+    pub fn failures(&self) -> usize {
+        self.failures
     }
 
     fn note(&mut self, source: &Path, result: anyhow::Result<()>) -> anyhow::Result<()> {
@@ -189,10 +203,15 @@ impl<'a> Ingest<'a> {
             }
             self.destination.write(target, &self.buffer[..len], offset)?;
             offset += len as u64;
-            self.written_bytes += len as u64;
-            self.progress.set(self.written_bytes);
+            self.advance(len as u64);
         }
         Ok(())
+    }
+
+    /// Notes that so many bytes more are copied.
+    fn advance(&mut self, bytes: u64) {
+        self.written_bytes += bytes;
+        self.progress.set(self.written_bytes);
     }
 
     fn finish(&mut self, original: &Original<'_>, target: &Path) -> anyhow::Result<()> {
@@ -207,6 +226,8 @@ fn bytes_in(mut paths: Vec<PathBuf>) -> u64 {
         let Ok(metadata) = path.symlink_metadata() else { continue };
         if metadata.is_file() {
             bytes += metadata.len();
+        } else if let Some(below) = on_mount::count_bytes(&path).filter(|_| metadata.is_dir()) {
+            bytes += below;
         } else if metadata.is_dir() {
             let entries = fs::read_dir(&path).into_iter().flatten().flatten();
             paths.extend(entries.map(|entry| entry.path()));

@@ -1,0 +1,206 @@
+//! Copies of what lies on a mount of larder: its server walks the tree.
+
+use std::ffi::OsString;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+
+use anyhow::ensure;
+use larder::commands::Original;
+use larder::{FileType, Metadata, NewInode, WalkOptions, Walked, Xattr};
+
+use super::Ingest;
+use crate::destination::Attributes;
+use crate::extract::Keep;
+use crate::on_mount::{Walk, resolved};
+use crate::tree::check_name;
+
+/// A copy in progress.
+struct Copy {
+    walk: Walk,
+    /// The path of the copy.
+    target: PathBuf,
+    /// Where the destination begins, if the copies share data: it cannot be among the originals.
+    start: Option<(u64, u64)>,
+    /// The directory whose entries come, from the top of the tree; none if that is a file.
+    directory: Option<PathBuf>,
+    /// Directories that are being filled, each in the one before it, and their attributes.
+    open: Vec<(PathBuf, Attributes)>,
+    /// A directory that cannot be copied.
+    left_out: Option<PathBuf>,
+    /// The file that was copied last.
+    last: Option<PathBuf>,
+}
+
+/// An inode that is no directory.
+struct Found {
+    metadata: Metadata,
+    link: OsString,
+    xattrs: Vec<Xattr>,
+    ranges: Vec<Range<u64>>,
+}
+
+impl Copy {
+    fn target_of(&self, path: &Path) -> PathBuf {
+        if path.as_os_str().is_empty() { self.target.clone() } else { self.target.join(path) }
+    }
+
+    /// Whether `path` lies in the directory that is left out.
+    fn leaves_out(&self, path: &Path) -> bool {
+        self.left_out.as_ref().is_some_and(|left_out| path.starts_with(left_out))
+    }
+}
+
+impl Ingest<'_> {
+    /// Copies the tree at `source` to `target`, if its server can walk it. Returns whether it can.
+    pub(super) fn copy_walked(&mut self, source: &Path, target: &Path) -> anyhow::Result<bool> {
+        let mut start = None;
+        let xattrs = self.keep == Keep::Everything;
+        let options = |directory: BorrowedFd<'_>| {
+            start = self.destination.start_beside(directory);
+            let data = start.is_none();
+            WalkOptions { below: true, targets: true, xattrs, data, written: true }
+        };
+        let Some(walk) = Walk::try_begin(&resolved(source, false)?, options)? else {
+            return Ok(false);
+        };
+        let target = target.to_owned();
+        let (directory, open, left_out, last) = Default::default();
+        let mut copy = Copy { walk, target, start, directory, open, left_out, last };
+        while let Some(walked) = copy.walk.next()? {
+            match walked {
+                Walked::Directory { path, metadata, xattrs } => {
+                    let path = PathBuf::from(path);
+                    self.finish_outside(&mut copy, source, Some(&path))?;
+                    if !copy.leaves_out(&path) {
+                        let entered = self.enter(&mut copy, &path, &metadata, xattrs);
+                        if entered.is_err() {
+                            copy.left_out = Some(path.clone());
+                        }
+                        self.note(&source.join(&path), entered)?;
+                    }
+                    copy.directory = Some(path);
+                }
+                Walked::Entry { metadata, .. } if metadata.file_type == FileType::Directory => {}
+                Walked::Entry { name, metadata, target, xattrs, ranges } => {
+                    let path = match &copy.directory {
+                        Some(directory) if copy.leaves_out(directory) => continue,
+                        Some(directory) => directory.join(&name),
+                        None => PathBuf::new(),
+                    };
+                    let found = Found { metadata, link: target, xattrs, ranges };
+                    let copied =
+                        check_name(&name).and_then(|()| self.found(&mut copy, &path, found));
+                    let shown =
+                        if copy.directory.is_some() { source.join(&path) } else { source.into() };
+                    self.note(&shown, copied)?;
+                }
+                Walked::Failed { path, .. } => {
+                    // Its data was zeros.
+                    if let Some(last) = copy.last.take_if(|last| last.as_os_str() == path) {
+                        self.destination.discard(&copy.target_of(&last))?;
+                    }
+                }
+            }
+        }
+        self.finish_outside(&mut copy, source, None)?;
+        self.failures += copy.walk.failures();
+        Ok(true)
+    }
+
+    fn enter(
+        &mut self,
+        copy: &mut Copy,
+        path: &Path,
+        metadata: &Metadata,
+        xattrs: Vec<Xattr>,
+    ) -> anyhow::Result<()> {
+        path.iter().try_for_each(check_name)?;
+        let is_start = copy.start == Some((metadata.subvolume, metadata.inode));
+        ensure!(!is_start || path == Path::new(""), "its copy would lie in itself");
+        let new = self.keep.new_inode(metadata.mode, 0o700);
+        self.destination.make_directory(&copy.target_of(path), &new)?;
+        if self.keep == Keep::Everything {
+            copy.open.push((path.to_owned(), Attributes::of(metadata, xattrs)));
+        }
+        Ok(())
+    }
+
+    /// Finishes the directories that do not contain `path`; without a path, all.
+    fn finish_outside(
+        &mut self,
+        copy: &mut Copy,
+        source: &Path,
+        path: Option<&Path>,
+    ) -> anyhow::Result<()> {
+        let is_outside = |(open, _): &mut (PathBuf, Attributes)| {
+            !path.is_some_and(|path| path.starts_with(open))
+        };
+        while let Some((open, attributes)) = copy.open.pop_if(is_outside) {
+            let finished = self.destination.finish(&copy.target_of(&open), attributes);
+            self.note(&source.join(&open), finished)?;
+        }
+        Ok(())
+    }
+
+    /// Copies an inode that is no directory.
+    fn found(&mut self, copy: &mut Copy, path: &Path, found: Found) -> anyhow::Result<()> {
+        let Found { metadata, link, xattrs, ranges } = found;
+        let target = copy.target_of(path);
+        let id = (metadata.subvolume, metadata.inode);
+        let has_names = self.keep == Keep::Everything && metadata.nlink > 1;
+        if let Some(met_as) = self.walked.get(&id).filter(|_| has_names) {
+            return self.destination.link(&target, met_as);
+        }
+        match metadata.file_type {
+            FileType::Regular => {
+                let new = self.keep.new_inode(metadata.mode, 0o600);
+                self.destination.make_file(&target, &new)?;
+                if copy.start.is_some() {
+                    let original = Original { subvolume: id.0, inode: id.1 };
+                    self.destination.share(&target, original)?;
+                    self.advance(metadata.size_bytes);
+                } else {
+                    copy.last = Some(path.to_owned());
+                    let written = self.walked_content(&mut copy.walk, &target, &metadata, &ranges);
+                    if written.is_err() {
+                        self.destination.discard(&target)?;
+                    }
+                    written?;
+                }
+            }
+            FileType::Symlink => self.destination.make_symlink(&target, &link)?,
+            _ => {
+                let new = self.keep.new_inode(metadata.mode, 0o600);
+                let new = NewInode { device: metadata.device, ..new };
+                self.destination.make_node(&target, &new)?;
+            }
+        }
+        if self.keep == Keep::Everything {
+            self.destination.finish(&target, Attributes::of(&metadata, xattrs))?;
+        }
+        if has_names {
+            self.walked.insert(id, target);
+        }
+        Ok(())
+    }
+
+    /// Copies the data of a file; holes stay holes.
+    fn walked_content(
+        &mut self,
+        walk: &mut Walk,
+        target: &Path,
+        metadata: &Metadata,
+        ranges: &[Range<u64>],
+    ) -> anyhow::Result<()> {
+        while let Some(offset) = walk.read(&mut self.buffer)? {
+            self.destination.write(target, &self.buffer, offset)?;
+            self.advance(self.buffer.len() as u64);
+        }
+        let written_to = ranges.last().map_or(0, |range| range.end);
+        if written_to < metadata.size_bytes {
+            self.destination.set_len(target, metadata.size_bytes)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,328 @@
+//! Copies onto the file systems of this machine.
+//!
+//! The original may be hostile, so nothing is ever written through a symbolic link: every directory
+//! is opened relative to its parent's descriptor without following links, and files are created
+//! anew.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use larder::{FileType, NewInode, Timestamp};
+use rustix::fs::{
+    AtFlags, CWD, FileType as NodeType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, Uid,
+    XattrFlags,
+};
+use rustix::io::Errno;
+
+use crate::destination::{ACCESS_ACL, Attributes, DEFAULT_ACL, Destination};
+
+const OPEN_DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const CREATE_FILE: OFlags = OFlags::WRONLY
+    .union(OFlags::CREATE)
+    .union(OFlags::EXCL)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+/// The permissions that a directory needs while it is filled.
+const FILLED: u32 = 0o700;
+const SET_IDS: u32 = 0o6000;
+/// The most directories that are open: a tree may be deeper than that.
+const MOST_OPEN: usize = 100;
+
+/// A directory of this machine as a destination: paths start there.
+pub struct OntoHost {
+    base: Directory,
+    /// The directories from the base to the one that was used last.
+    open: Vec<(PathBuf, Directory)>,
+    /// The file that was made last.
+    file: Option<(PathBuf, File)>,
+}
+
+/// An open directory.
+struct Directory {
+    descriptor: OwnedFd,
+    /// Whether it gives its entries an ACL.
+    passes_acl_on: bool,
+    /// Permissions that it gets once it is filled.
+    last: Option<Mode>,
+}
+
+impl Directory {
+    fn of(descriptor: OwnedFd) -> Self {
+        let mut nothing: [u8; 0] = [];
+        let passes_acl_on = rustix::fs::fgetxattr(&descriptor, DEFAULT_ACL, &mut nothing).is_ok();
+        Self { descriptor, passes_acl_on, last: None }
+    }
+
+    fn open(above: BorrowedFd<'_>, name: &OsStr) -> anyhow::Result<Self> {
+        let open = rustix::fs::openat(above, name, OPEN_DIRECTORY, Mode::empty());
+        open.map(Self::of).context("cannot open the directory")
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if let Some(mode) = self.last {
+            // Its maker owns it.
+            let _ = rustix::fs::fchmod(&self.descriptor, mode);
+        }
+    }
+}
+
+impl OntoHost {
+    /// Copies below `directory`.
+    pub fn below(directory: &Path) -> anyhow::Result<Self> {
+        // The user chose this path; links in it are the user's.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let base = Directory::of(rustix::fs::openat(CWD, directory, flags, Mode::empty())?);
+        Ok(Self { base, open: Vec::new(), file: None })
+    }
+
+    /// The directory that contains `path`, and the name there: `.` for the base itself.
+    fn place<'p>(&mut self, path: &'p Path) -> anyhow::Result<(&Directory, &'p OsStr)> {
+        match (path.parent(), path.file_name()) {
+            (Some(parent), Some(name)) => Ok((self.directory(parent)?, name)),
+            _ => Ok((&self.base, OsStr::new("."))),
+        }
+    }
+
+    fn directory(&mut self, path: &Path) -> anyhow::Result<&Directory> {
+        while self.open.pop_if(|(open, _)| !path.starts_with(open)).is_some() {}
+        let known = self.open.last().map_or(Path::new(""), |(open, _)| open).to_owned();
+        let mut below = known.clone();
+        for name in path.strip_prefix(&known)? {
+            below.push(name);
+            let above = self.innermost().descriptor.as_fd();
+            let opened = Directory::open(above, name)?;
+            self.enter(below.clone(), opened);
+        }
+        Ok(self.innermost())
+    }
+
+    /// Adds the directory at `path`, which lies in the innermost one.
+    fn enter(&mut self, path: PathBuf, directory: Directory) {
+        self.open.push((path, directory));
+        if self.open.len() > MOST_OPEN
+            && let Some(spare) = self.open.iter().position(|(_, it)| it.last.is_none())
+        {
+            self.open.remove(spare);
+        }
+    }
+
+    fn innermost(&self) -> &Directory {
+        self.open.last().map_or(&self.base, |(_, directory)| directory)
+    }
+
+    /// Makes an inode by `make`. If there is one in the way, `make_way` removes it.
+    fn replace<T>(
+        &mut self,
+        path: &Path,
+        make_way: impl FnOnce(BorrowedFd<'_>, &OsStr) -> anyhow::Result<()>,
+        make: impl Fn(BorrowedFd<'_>, &OsStr) -> rustix::io::Result<T>,
+    ) -> anyhow::Result<T> {
+        self.file = None;
+        let (directory, name) = self.place(path)?;
+        let directory = directory.descriptor.as_fd();
+        match make(directory, name) {
+            Err(Errno::EXIST) => {
+                make_way(directory, name)?;
+                Ok(make(directory, name)?)
+            }
+            made => Ok(made?),
+        }
+    }
+
+    fn made(&self, path: &Path) -> anyhow::Result<&File> {
+        let made = self.file.as_ref().filter(|(made, _)| made == path);
+        made.map(|(_, file)| file).context("no file was made")
+    }
+}
+
+impl Destination for OntoHost {
+    fn make_directory(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()> {
+        self.file = None;
+        let (above, name) = self.place(path)?;
+        let mode = Mode::from_raw_mode(new.mode | FILLED);
+        let last = match rustix::fs::mkdirat(&above.descriptor, name, mode) {
+            Ok(()) => Some(new.mode).filter(|mode| mode & FILLED != FILLED),
+            Err(Errno::EXIST) => None,
+            Err(error) => return Err(error).context("cannot make the directory"),
+        };
+        if path.file_name().is_some() {
+            let mut made = Directory::open(above.descriptor.as_fd(), name)?;
+            made.last = last.map(|mode| Mode::from_raw_mode(mode & !new.umask));
+            self.enter(path.to_owned(), made);
+        }
+        Ok(())
+    }
+
+    fn is_directory(&mut self, path: &Path) -> bool {
+        self.directory(path).is_ok()
+    }
+
+    fn make_file(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()> {
+        let mode = Mode::from_raw_mode(new.mode);
+        let create = |directory: BorrowedFd<'_>, name: &OsStr| {
+            rustix::fs::openat(directory, name, CREATE_FILE, mode)
+        };
+        let file = self.replace(path, make_way_for_data, create)?;
+        self.file = Some((path.to_owned(), file.into()));
+        Ok(())
+    }
+
+    fn write(&mut self, path: &Path, data: &[u8], offset: u64) -> anyhow::Result<()> {
+        Ok(self.made(path)?.write_all_at(data, offset)?)
+    }
+
+    fn set_len(&mut self, path: &Path, len_bytes: u64) -> anyhow::Result<()> {
+        Ok(self.made(path)?.set_len(len_bytes)?)
+    }
+
+    fn discard(&mut self, path: &Path) -> anyhow::Result<()> {
+        self.file = None;
+        let (directory, name) = self.place(path)?;
+        remove(directory.descriptor.as_fd(), name)
+    }
+
+    fn make_node(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()> {
+        let kind = match FileType::from_mode(new.mode) {
+            Some(FileType::BlockDevice) => NodeType::BlockDevice,
+            Some(FileType::CharDevice) => NodeType::CharacterDevice,
+            Some(FileType::Fifo) => NodeType::Fifo,
+            _ => NodeType::Socket,
+        };
+        let (mode, (major, minor)) = (Mode::from_raw_mode(new.mode), new.device);
+        let device = rustix::fs::makedev(major, minor);
+        self.replace(path, remove, |above, name| {
+            rustix::fs::mknodat(above, name, kind, mode, device)
+        })
+    }
+
+    fn make_symlink(&mut self, path: &Path, target: &OsStr) -> anyhow::Result<()> {
+        self.replace(path, remove, |above, name| rustix::fs::symlinkat(target, above, name))
+    }
+
+    fn link(&mut self, path: &Path, original: &Path) -> anyhow::Result<()> {
+        let mut above = rustix::io::fcntl_dupfd_cloexec(&self.base.descriptor, 0)?;
+        for name in original.parent().into_iter().flatten() {
+            above = rustix::fs::openat(&above, name, OPEN_DIRECTORY, Mode::empty())?;
+        }
+        let old = original.file_name().context("a hard link to nothing")?;
+        self.replace(path, remove, |directory, name| {
+            rustix::fs::linkat(&above, old, directory, name, AtFlags::empty())
+        })
+    }
+
+    /// Sets attributes in an order in which none undoes another: a change of owner clears the
+    /// set-user-ID bit and capabilities, and any change the times.
+    fn finish(&mut self, path: &Path, attributes: Attributes) -> anyhow::Result<()> {
+        let Attributes { mut permissions, uid, gid, atime, mtime, xattrs } = attributes;
+        let file = self.file.take().filter(|(made, _)| made == path).map(|(_, file)| file);
+        let (above, name) = self.place(path)?;
+        let shown = || shown(above.descriptor.as_fd(), name);
+        if uid.is_some() || gid.is_some() {
+            let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+            let owned = match &file {
+                Some(file) => rustix::fs::fchown(file, uid, gid),
+                None => {
+                    let flags = AtFlags::SYMLINK_NOFOLLOW;
+                    rustix::fs::chownat(&above.descriptor, name, uid, gid, flags)
+                }
+            };
+            match owned {
+                // Only root can give files away. The copy belongs to its creator, as with cp -a.
+                Err(Errno::PERM) if !rustix::process::geteuid().is_root() => {
+                    let flags = AtFlags::SYMLINK_NOFOLLOW;
+                    let _ = rustix::fs::chownat(&above.descriptor, name, None, gid, flags);
+                    permissions = permissions.map(|permissions| permissions & !SET_IDS);
+                }
+                other => other.context("cannot set the owner")?,
+            }
+        }
+        if above.passes_acl_on && permissions.is_some() && xattrs.is_some() {
+            for acl in [ACCESS_ACL, DEFAULT_ACL] {
+                match rustix::fs::lremovexattr(shown(), acl) {
+                    Ok(()) | Err(Errno::NODATA | Errno::NOTSUP) => {}
+                    Err(error) => return Err(error).context("cannot remove an inherited ACL"),
+                }
+            }
+        }
+        for (name_of_it, value) in xattrs.iter().flatten() {
+            let set = match &file {
+                Some(file) => rustix::fs::fsetxattr(file, name_of_it, value, XattrFlags::empty()),
+                None => rustix::fs::lsetxattr(shown(), name_of_it, value, XattrFlags::empty()),
+            };
+            match set {
+                Ok(()) => {}
+                // Attributes that need root, or for which the destination has no room.
+                Err(Errno::PERM | Errno::NOTSUP) => {
+                    let (name, attribute) = (name.display(), name_of_it.display());
+                    eprintln!("WARNING: {name}: cannot keep {attribute}");
+                }
+                Err(error) => {
+                    return Err(error)
+                        .with_context(|| format!("cannot set {}", name_of_it.display()));
+                }
+            }
+        }
+        if let Some(permissions) = permissions {
+            let mode = Mode::from_raw_mode(permissions);
+            match &file {
+                Some(file) => rustix::fs::fchmod(file, mode)?,
+                None => rustix::fs::chmodat(&above.descriptor, name, mode, AtFlags::empty())?,
+            }
+        }
+        if atime.is_some() || mtime.is_some() {
+            let times =
+                Timestamps { last_access: timespec(atime), last_modification: timespec(mtime) };
+            match &file {
+                Some(file) => rustix::fs::futimens(file, &times)?,
+                None => {
+                    let flags = AtFlags::SYMLINK_NOFOLLOW;
+                    rustix::fs::utimensat(&above.descriptor, name, &times, flags)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Removes an inode in the way of a new file. A device or a pipe is more than a name: it stays, and
+/// the copy fails.
+fn make_way_for_data(directory: BorrowedFd<'_>, name: &OsStr) -> anyhow::Result<()> {
+    if let Ok(there) = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        let kind = NodeType::from_raw_mode(there.st_mode);
+        ensure!(
+            matches!(kind, NodeType::RegularFile | NodeType::Symlink | NodeType::Directory),
+            "a device, pipe or socket is in the way, and stays; to write to it: larder cat IMAGE:/PATH > IT"
+        );
+    }
+    remove(directory, name)
+}
+
+/// Removes an inode in the way.
+fn remove(directory: BorrowedFd<'_>, name: &OsStr) -> anyhow::Result<()> {
+    match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error).context("cannot replace the existing file"),
+    }
+}
+
+/// A path through the directory's descriptor, since no call takes that, a name and an attribute.
+fn shown(directory: BorrowedFd<'_>, name: &OsStr) -> OsString {
+    let mut path = OsString::from(format!("/proc/self/fd/{}/", directory.as_raw_fd()));
+    path.push(name);
+    path
+}
+
+/// The time, or now.
+fn timespec(time: Option<Timestamp>) -> Timespec {
+    time.map_or(Timespec { tv_sec: 0, tv_nsec: UTIME_NOW }, |time| Timespec {
+        tv_sec: time.seconds,
+        tv_nsec: time.nanoseconds.into(),
+    })
+}
