@@ -258,6 +258,8 @@ impl Destination for OntoHost {
             };
             match set {
                 Ok(()) => {}
+                // Elsewhere, properties of btrfs mean nothing.
+                Err(Errno::NOTSUP) if name_of_it.as_encoded_bytes().starts_with(b"btrfs.") => {}
                 // Attributes that need root, or for which the destination has no room.
                 Err(Errno::PERM | Errno::NOTSUP) => {
                     let (name, attribute) = (name.display(), name_of_it.display());

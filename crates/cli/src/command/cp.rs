@@ -30,7 +30,8 @@ use crate::untar::Untar;
 /// Bytes of an archive that are read at a time.
 const ARCHIVE_BYTES: usize = 256 << 10;
 
-/// Copy files out of a file system that is not mounted, into it, or within it; or onto a mount
+/// Copy files out of a file system that is not mounted, into it, or within it; likewise with mounts
+/// of larder
 ///
 /// Examples:
 ///   larder cp disk.img:/etc/fstab .
@@ -39,13 +40,15 @@ const ARCHIVE_BYTES: usize = 256 << 10;
 ///   larder cp -a disk.img:/home other.img:/home
 ///   tar -c etc | larder cp -a - disk.img:/backup
 ///   larder cp -a photos /mnt
+///   larder cp -a /mnt/photos /mnt/photos.before
+///   larder cp -a /mnt/photos /srv
 ///   tar -c etc | larder cp -a - /mnt/backup
 ///
 /// The destination IMAGE:/PATH copies into a file system; this is one commit or more. A source - is
 /// a tar archive on standard input, which is unpacked into the destination. Copies within one image
-/// share their data with the originals. From one image into another, --device and --subvolid apply
-/// to the destination. A copy of the root directory is its content. Files that are in the way are
-/// replaced; nothing is written through symbolic links.
+/// or one mount share their data with the originals. From one image into another, --device and
+/// --subvolid apply to the destination. A copy of the root directory is its content. Files that are
+/// in the way are replaced; nothing is written through symbolic links.
 ///
 /// With --map-users 100000:0:65536 and --map-groups likewise, files of a container whose users begin
 /// at 100000 on this system get the owners that the container sees, and the other way round when

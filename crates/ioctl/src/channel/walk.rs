@@ -35,8 +35,8 @@ pub struct Wants {
     pub xattrs: bool,
     /// The data of files.
     pub data: bool,
-    /// Data that the kernel has not written back yet, before the walk begins. It comes before
-    /// [`data`](Self::data) too.
+    /// Data that the kernel has not written back yet, before the walk begins, and failures for files
+    /// that the caller may not read. So it is with [`data`](Self::data), too.
     pub written: bool,
 }
 

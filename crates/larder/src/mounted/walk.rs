@@ -25,8 +25,9 @@ pub struct WalkOptions {
     pub xattrs: bool,
     /// The data of files.
     pub data: bool,
-    /// Data that the kernel has not written back yet reaches the server before the walk begins: so
-    /// it does before [`data`](Self::data) is read.
+    /// The caller will read or copy files: data that the kernel has not written back yet reaches the
+    /// server before the walk begins, and a file that the caller may not read is a failure. So it is
+    /// with [`data`](Self::data), too.
     pub written: bool,
 }
 

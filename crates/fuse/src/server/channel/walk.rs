@@ -241,13 +241,14 @@ impl Walk<'_> {
         taken_bytes: u64,
         open: impl FnOnce() -> Result<Inode, Errno>,
     ) -> io::Result<()> {
-        let Wants { targets, xattrs, data, .. } = self.wants;
+        let Wants { targets, xattrs, data, written, .. } = self.wants;
         let file_type = metadata.file_type;
         let is_left = file_type == FileType::Directory;
         let has_target = targets && file_type == FileType::Symlink;
-        let has_data = data && file_type == FileType::Regular;
+        let is_file = file_type == FileType::Regular;
+        let (has_data, is_read) = (data && is_file, (data || written) && is_file);
         let attributes = attributes_of(metadata, taken_bytes);
-        if is_left || !(has_target || has_data || xattrs) {
+        if is_left || !(has_target || is_read || xattrs) {
             return self.out.add(&Record::Entry { name, target: b"", attributes });
         }
         let shown = OsStr::from_bytes(name);
@@ -255,8 +256,10 @@ impl Walk<'_> {
         let opened = open().and_then(|inode| {
             let target =
                 if has_target { inode.link_target().map_err(failed)? } else { PathBuf::new() };
-            let content = if has_data {
+            if is_read {
                 caller.check_access(&inode, READ)?;
+            }
+            let content = if has_data {
                 Some(Content::of(&inode, metadata.size_bytes).map_err(failed)?)
             } else {
                 None

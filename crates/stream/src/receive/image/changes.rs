@@ -27,6 +27,7 @@ impl Changes {
 
     /// Asks `goes_on` again and again while it copies data that files cannot share. If that is
     /// false, the copy fails.
+    #[must_use]
     pub fn while_it(mut self, goes_on: impl Fn() -> bool + Send + 'static) -> Self {
         self.applier.goes_on = GoesOn(Box::new(goes_on));
         self

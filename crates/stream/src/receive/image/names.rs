@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 
-use larder_filesystem::{Directory, Error, FileType, Inode};
+use larder_filesystem::{Directory, Error, FileType, Filesystem, Inode};
 use larder_platform::OsStrExt;
 
 /// Most directories in the cache; when there are more, all are dropped.
@@ -61,6 +61,10 @@ impl Names {
     /// inode gets exactly what its commands say.
     pub(super) fn lets_inherit(&self) -> bool {
         self.enters_subvolumes
+    }
+
+    pub(super) fn filesystem(&self) -> &Filesystem {
+        self.root.subvolume().filesystem()
     }
 
     /// The inode at `path`: the root if that is empty.

@@ -154,22 +154,32 @@ impl NewNode {
         goes_on: &dyn Fn() -> bool,
     ) -> Result<(), CommandError> {
         let path = mem::take(&mut self.path);
-        let made = match self.make_at(names, &path) {
-            // A moved inode replaces the existing one.
-            Err(Error::AlreadyExists) if self.made_at.is_some() => self.make_over(names, &path),
-            made => made,
-        };
-        let made = made.and_then(|inode| self.copy_original(&inode, goes_on));
+        let made = self.make_all(names, &path, goes_on);
         let command = self.command;
         made.map_err(|error| CommandError { command, path, problem: error.into() })
     }
 
-    /// Gives the new inode the content of the file that it is a copy of.
-    fn copy_original(&self, inode: &Inode, goes_on: &dyn Fn() -> bool) -> Result<(), Error> {
-        let Some(original) = self.original else { return Ok(()) };
-        let original = original.open(inode.subvolume().filesystem())?;
-        let is_shared = copy_content(&original, &inode.clone().into_file()?, goes_on)?;
-        if is_shared { Ok(()) } else { self.set_all(inode, self.attributes) }
+    fn make_all(
+        &mut self,
+        names: &mut Names,
+        path: &[u8],
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<(), Error> {
+        // If that fails, there is no copy.
+        let original = self.original.map(|original| original.open(names.filesystem()));
+        let original = original.transpose()?;
+        let inode = match self.make_at(names, path) {
+            // A moved inode replaces the existing one.
+            Err(Error::AlreadyExists) if self.made_at.is_some() => self.make_over(names, path),
+            made => made,
+        }?;
+        if let Some(original) = original {
+            let is_shared = copy_content(&original, &inode.clone().into_file()?, goes_on)?;
+            if !is_shared {
+                self.set_all(&inode, self.attributes)?;
+            }
+        }
+        Ok(())
     }
 
     fn make_at(&mut self, names: &mut Names, path: &[u8]) -> Result<Inode, Error> {
