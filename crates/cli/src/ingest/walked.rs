@@ -61,7 +61,8 @@ impl Ingest<'_> {
             let data = start.is_none();
             WalkOptions { below: true, targets: true, xattrs, data, written: true }
         };
-        let Some(walk) = Walk::try_begin(&resolved(source, false)?, options)? else {
+        let top = resolved(source, false).ok();
+        let Some(walk) = top.and_then(|top| Walk::try_begin(&top, options)) else {
             return Ok(false);
         };
         let target = target.to_owned();

@@ -83,25 +83,17 @@ impl Walk {
     }
 
     /// As [`begin`](Self::begin), for a caller that can do without: `None` if the path does not lie
-    /// on a mount of larder, if its server does not talk to this user, or if another file system is
-    /// mounted below.
+    /// on a mount of larder, if its server does not talk to this user, if another file system is
+    /// mounted below, or after any error.
     ///
     /// `options` gets the directory in which the walk begins.
     pub fn try_begin(
         path: &Path,
         options: impl FnOnce(BorrowedFd<'_>) -> WalkOptions,
-    ) -> anyhow::Result<Option<Self>> {
-        let Some(mut walk) = Self::on_larder(path, options)? else { return Ok(None) };
-        if mount_below(path)?.is_some() {
-            return Ok(None);
-        }
-        match walk.walk.next() {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-            first => {
-                walk.first = first?;
-                Ok(Some(walk))
-            }
-        }
+    ) -> Option<Self> {
+        let mut walk = Self::on_larder(path, options).ok()??;
+        walk.first = walk.walk.next().ok()?;
+        mount_below(path).ok()?.is_none().then_some(walk)
     }
 
     fn on_larder(
