@@ -42,13 +42,18 @@ struct Found {
 
 impl Copy {
     fn target_of(&self, path: &Path) -> PathBuf {
-        if path.as_os_str().is_empty() { self.target.clone() } else { self.target.join(path) }
+        below(&self.target, path)
     }
 
     /// Whether `path` lies in the directory that is left out.
     fn leaves_out(&self, path: &Path) -> bool {
         self.left_out.as_ref().is_some_and(|left_out| path.starts_with(left_out))
     }
+}
+
+/// The path `path` from `top`, which joining an empty path would end with a slash.
+fn below(top: &Path, path: &Path) -> PathBuf {
+    if path.as_os_str().is_empty() { top.to_owned() } else { top.join(path) }
 }
 
 impl Ingest<'_> {
@@ -78,7 +83,7 @@ impl Ingest<'_> {
                         if entered.is_err() {
                             copy.left_out = Some(path.clone());
                         }
-                        self.note(&source.join(&path), entered)?;
+                        self.note(&below(source, &path), entered)?;
                     }
                     copy.directory = Some(path);
                 }
@@ -92,9 +97,7 @@ impl Ingest<'_> {
                     let found = Found { metadata, link: target, xattrs, ranges };
                     let copied =
                         check_name(&name).and_then(|()| self.found(&mut copy, &path, found));
-                    let shown =
-                        if copy.directory.is_some() { source.join(&path) } else { source.into() };
-                    self.note(&shown, copied)?;
+                    self.note(&below(source, &path), copied)?;
                 }
                 Walked::Failed { path, .. } => {
                     // Its data was zeros.
@@ -118,7 +121,7 @@ impl Ingest<'_> {
     ) -> anyhow::Result<()> {
         path.iter().try_for_each(check_name)?;
         let is_start = copy.start == Some((metadata.subvolume, metadata.inode));
-        ensure!(!is_start || path == Path::new(""), "its copy would lie in itself");
+        ensure!(!is_start, "its copy would lie in itself");
         let new = self.keep.new_inode(metadata.mode, 0o700);
         self.destination.make_directory(&copy.target_of(path), &new)?;
         if self.keep == Keep::Everything {
@@ -139,7 +142,7 @@ impl Ingest<'_> {
         };
         while let Some((open, attributes)) = copy.open.pop_if(is_outside) {
             let finished = self.destination.finish(&copy.target_of(&open), attributes);
-            self.note(&source.join(&open), finished)?;
+            self.note(&below(source, &open), finished)?;
         }
         Ok(())
     }

@@ -48,9 +48,9 @@ impl Original {
     }
 }
 
-/// Gives `copy`, which is new and empty, the content of `original`. Returns whether they share it, so
-/// that the attributes of the copy stayed. Otherwise data is copied, and `goes_on` is asked before
-/// each piece.
+/// Gives `copy`, which is new and empty, the content of `original`. Returns whether they share it,
+/// so that the attributes of the copy stayed. Otherwise data is copied, and `goes_on` is asked
+/// before each piece.
 pub(super) fn copy_content(
     original: &File,
     copy: &File,
