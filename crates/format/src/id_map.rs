@@ -1,5 +1,9 @@
 //! Ids of users and groups, as two systems know them.
 
+use std::convert::Infallible;
+
+use crate::xattr_ids::{self, XattrId};
+
 /// Consecutive ids that stand for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdRange {
@@ -63,11 +67,22 @@ impl IdMap {
 
     /// The id inside for one outside.
     pub fn inner(&self, outer: u32) -> u32 {
+        self.mapped(outer).unwrap_or(outer)
+    }
+
+    /// As [`inner`](Self::inner), if ranges are given for all ids that both sides know: an id in
+    /// none of them is nowhere, unless there are no ranges.
+    pub fn inner_if_any(&self, outer: u32) -> Option<u32> {
+        let stays = (self.ranges.is_empty() && self.squash.is_none()).then_some(outer);
+        stays.or_else(|| self.mapped(outer))
+    }
+
+    fn mapped(&self, outer: u32) -> Option<u32> {
         let found = self.ranges.iter().find_map(|range| {
             let at = outer.checked_sub(range.outer).filter(|at| *at < range.count)?;
             Some(range.inner + at)
         });
-        found.or(self.squash).unwrap_or(outer)
+        found.or(self.squash)
     }
 
     /// The map in the other direction.
@@ -99,29 +114,17 @@ impl OwnerMap {
         Self { users: self.users.turned(), groups: self.groups.turned() }
     }
 
-    /// Maps the users and groups in the value of an extended attribute, if that is an ACL. A value
-    /// that is none stays as it is.
-    pub fn map_xattr(&self, name: &[u8], value: &mut [u8]) {
-        /// Version 2 of the form that system calls use and that is stored: a header, then entries
-        /// of a tag, permissions and an id.
-        const HEADER: [u8; 4] = 2_u32.to_le_bytes();
-        const ENTRY_BYTES: usize = 8;
-        const USER: u16 = 2;
-        const GROUP: u16 = 8;
-        let is_acl = name == b"system.posix_acl_access" || name == b"system.posix_acl_default";
-        let Some((header, entries)) = value.split_at_mut_checked(HEADER.len()) else { return };
-        if !is_acl || *header != HEADER || self.is_empty() {
+    /// Maps the users and groups in the value of an extended attribute, if it has any.
+    pub fn map_xattr(&self, name: &[u8], value: &mut Vec<u8>) {
+        if self.is_empty() {
             return;
         }
-        for entry in entries.chunks_exact_mut(ENTRY_BYTES) {
-            let map = match u16::from_le_bytes([entry[0], entry[1]]) {
-                USER => &self.users,
-                GROUP => &self.groups,
-                _ => continue,
-            };
-            let id = u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]]);
-            entry[4..].copy_from_slice(&map.inner(id).to_le_bytes());
-        }
+        let mapped = xattr_ids::replace(name, value, |id| match id {
+            XattrId::User(uid) | XattrId::Root(uid) => Ok(Some(self.users.inner(uid))),
+            XattrId::Group(gid) => Ok::<_, Infallible>(Some(self.groups.inner(gid))),
+        });
+        let Ok(mapped) = mapped;
+        *value = mapped;
     }
 }
 
@@ -155,7 +158,16 @@ mod tests {
     }
 
     #[test]
-    fn acls_are_mapped_and_nothing_else() {
+    fn ids_in_no_range_are_nowhere_if_asked_so() {
+        let map = IdMap::new(vec![range(5, 2000, 1)], None).unwrap();
+        assert_eq!([5, 6].map(|id| map.inner_if_any(id)), [Some(2000), None]);
+        let squash = IdMap::new(vec![range(5, 2000, 1)], Some(9)).unwrap();
+        assert_eq!([5, 6].map(|id| squash.inner_if_any(id)), [Some(2000), Some(9)]);
+        assert_eq!(IdMap::default().inner_if_any(6), Some(6));
+    }
+
+    #[test]
+    fn users_and_groups_in_attributes_have_a_map_each() {
         let users = IdMap::new(vec![range(1, 11, 1)], None).unwrap();
         let groups = IdMap::new(vec![range(1, 21, 1)], None).unwrap();
         let map = OwnerMap { users, groups };
@@ -170,8 +182,5 @@ mod tests {
         assert_eq!(value, acl(1, 1));
         map.map_xattr(b"system.posix_acl_access", &mut value);
         assert_eq!(value, acl(11, 21));
-        for len in 0..value.len() {
-            map.map_xattr(b"system.posix_acl_default", &mut value[..len]);
-        }
     }
 }

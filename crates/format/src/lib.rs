@@ -35,6 +35,7 @@ pub mod objectid;
 mod packed;
 pub mod superblock;
 pub mod tree_check;
+pub mod xattr_ids;
 
 pub use address::{FileOffset, Logical, Physical};
 pub use block_group::{BlockGroupFlags, Profile};

@@ -52,7 +52,8 @@ const ARCHIVE_BYTES: usize = 256 << 10;
 ///
 /// With --map-users 100000:0:65536 and --map-groups likewise, files of a container whose users begin
 /// at 100000 on this system get the owners that the container sees, and the other way round when
-/// they are copied out. ACLs are mapped too. An id in no range stays as it is, or becomes --squash.
+/// they are copied out. ACLs and capabilities are mapped too. An id in no range stays as it is, or
+/// becomes --squash.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Cp {
