@@ -7,6 +7,10 @@ use clap::Args;
 use larder_format::{IdMap, IdRange, OwnerMap};
 use larder_mkfs::Owner;
 
+/// No comma, which comes between mount options.
+const BETWEEN_RANGES: char = '/';
+const RANGES: &str = "OUTER:INNER[:COUNT]/...";
+
 /// Stands for no user and no group.
 pub const NO_ID: u32 = u32::MAX;
 
@@ -76,16 +80,18 @@ pub fn parse_owner(text: &str) -> Result<Owner, String> {
     Ok(Owner { uid: Names::Users.read(user, none)?, gid: Names::Groups.read(group, none)? })
 }
 
-/// Options that give copies other owners.
+/// Options that give files other owners.
 #[derive(Clone, Debug, Default, Args)]
 pub struct MapOptions {
     /// Users with ids from OUTER on, COUNT of them, become those from INNER on in the file system;
     /// OUTER is outside: in a directory of this system, or on a mount. Copying out of a file system
-    /// turns this round. May be given several times
-    #[arg(long, value_name = "OUTER:INNER[:COUNT]", value_parser = parse_user_range)]
+    /// turns this round. Several ranges have slashes between them
+    #[arg(long, value_name = RANGES, value_delimiter = BETWEEN_RANGES)]
+    #[arg(value_parser = parse_user_range)]
     map_users: Vec<IdRange>,
     /// The same for groups
-    #[arg(long, value_name = "OUTER:INNER[:COUNT]", value_parser = parse_group_range)]
+    #[arg(long, value_name = RANGES, value_delimiter = BETWEEN_RANGES)]
+    #[arg(value_parser = parse_group_range)]
     map_groups: Vec<IdRange>,
     /// The owner of all copies that no --map-users or --map-groups is for
     #[arg(long, value_name = "USER:GROUP", value_parser = parse_owner)]
@@ -95,12 +101,35 @@ pub struct MapOptions {
 impl MapOptions {
     /// The map into the file system.
     pub fn map(&self) -> anyhow::Result<OwnerMap> {
+        self.map_said("--")
+    }
+
+    /// Sets what the mount option `name` says, one of `map-users`, `map-groups` and `squash`.
+    pub fn set_mount_option(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let ranges = |names| -> Result<Vec<IdRange>, String> {
+            value.split(BETWEEN_RANGES).map(|text| parse_range(names, text)).collect()
+        };
+        match name {
+            "map-users" => self.map_users = ranges(Names::Users)?,
+            "map-groups" => self.map_groups = ranges(Names::Groups)?,
+            _ => self.squash = Some(parse_owner(value)?),
+        }
+        Ok(())
+    }
+
+    /// The map from what a mount shows into the file system.
+    pub fn map_of_mount(&self) -> anyhow::Result<OwnerMap> {
+        self.map_said("")
+    }
+
+    /// The map. In errors `dashes` come before the names of options.
+    fn map_said(&self, dashes: &str) -> anyhow::Result<OwnerMap> {
         let (uid, gid) = self.squash.map(|owner| (owner.uid, owner.gid)).unzip();
         Ok(OwnerMap {
             users: IdMap::new(self.map_users.clone(), uid)
-                .map_err(|error| anyhow::anyhow!("--map-users: {error}"))?,
+                .map_err(|error| anyhow::anyhow!("{dashes}map-users: {error}"))?,
             groups: IdMap::new(self.map_groups.clone(), gid)
-                .map_err(|error| anyhow::anyhow!("--map-groups: {error}"))?,
+                .map_err(|error| anyhow::anyhow!("{dashes}map-groups: {error}"))?,
         })
     }
 }

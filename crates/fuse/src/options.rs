@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use larder_format::OwnerMap;
+
 /// How to mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
@@ -41,7 +43,7 @@ impl Default for MountOptions {
 }
 
 /// How a server serves.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Users may delete subvolumes that they could delete if they were directories.
     pub user_subvol_rm_allowed: bool,
@@ -54,6 +56,9 @@ pub struct ServerOptions {
     /// The kernel caches what programs write, and writes it back later: a program learns from fsync
     /// or close of errors that write(2) would have returned.
     pub writeback_cache: bool,
+    /// From the users and groups that programs see to those that are stored. With ranges, ids in none
+    /// are not shown, and nothing is stored for them.
+    pub owner_map: OwnerMap,
     /// How many inodes the server remembers for the kernel; those that only a listing showed count
     /// for a thirty-second. Above that it asks the kernel to drop unused inodes, which Linux 6.18 and
     /// newer do.
@@ -74,6 +79,7 @@ impl Default for ServerOptions {
             nodiratime: false,
             notreelog: false,
             writeback_cache: false,
+            owner_map: OwnerMap::default(),
             most_nodes: 1 << 17,
             most_io_bytes: 1 << 20,
             most_threads: 128,

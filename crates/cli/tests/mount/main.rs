@@ -22,6 +22,7 @@ mod memory;
 mod on_mount;
 mod open_files;
 mod options;
+mod owners;
 mod partitions;
 mod posix;
 mod privileges;

@@ -102,6 +102,7 @@ over_rings! {
     sync::the_table_of_mounts_leads_to_the_image,
     sync::umount_waits_for_the_last_commit,
     sync::a_signal_leaves_nothing_behind,
+    owners::users_see_and_do_what_the_kernel_lets_them,
     remount::from_writing_to_reading_and_back,
     remount::no_request_is_lost,
     subvolumes::they_are_made_snapshotted_marked_and_deleted,

@@ -128,6 +128,27 @@ pub(crate) const URING_CMD_REGISTER: u32 = 1;
 /// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`.
 pub(crate) const URING_CMD_COMMIT_AND_FETCH: u32 = 2;
 
+/// An id of a user or a group as the kernel and programs know it, which is not always the one that
+/// is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(transparent)]
+pub(crate) struct ShownId(u32);
+
+impl ShownId {
+    pub(crate) const ROOT: Self = Self(0);
+    /// Equals the id of no process. Programs see another one in its place.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+
+    /// The id that a program or the kernel means by a number.
+    pub(crate) fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+}
+
 /// Declares structures of the protocol: each with its name in the header and its size in bytes.
 macro_rules! structures {
     ($($(#[$doc:meta])* $name:ident: $size:literal { $($field:ident: $type:ty),* $(,)? })*) => {
@@ -143,13 +164,13 @@ macro_rules! structures {
 
 structures! {
     /// `fuse_in_header`: the beginning of each request.
-    InHeader: 40 { len: u32, opcode: u32, unique: u64, nodeid: u64, uid: u32, gid: u32, pid: u32,
+    InHeader: 40 { len: u32, opcode: u32, unique: u64, nodeid: u64, uid: ShownId, gid: ShownId, pid: u32,
         total_extlen: u16, padding: u16 }
     /// `fuse_out_header`: the beginning of each reply and notification.
     OutHeader: 16 { len: u32, error: i32, unique: u64 }
     /// `fuse_attr`.
     Attr: 88 { ino: u64, size: u64, blocks: u64, atime: u64, mtime: u64, ctime: u64, atimensec: u32,
-        mtimensec: u32, ctimensec: u32, mode: u32, nlink: u32, uid: u32, gid: u32, rdev: u32,
+        mtimensec: u32, ctimensec: u32, mode: u32, nlink: u32, uid: ShownId, gid: ShownId, rdev: u32,
         blksize: u32, flags: u32 }
     /// `fuse_entry_out`.
     EntryOut: 128 { nodeid: u64, generation: u64, entry_valid: u64, attr_valid: u64,
@@ -161,7 +182,7 @@ structures! {
     /// `fuse_sx_time`.
     SxTime: 16 { tv_sec: i64, tv_nsec: u32, reserved: i32 }
     /// `fuse_statx`.
-    Statx: 256 { mask: u32, blksize: u32, attributes: u64, nlink: u32, uid: u32, gid: u32, mode: u16,
+    Statx: 256 { mask: u32, blksize: u32, attributes: u64, nlink: u32, uid: ShownId, gid: ShownId, mode: u16,
         spare0: u16, ino: u64, size: u64, blocks: u64, attributes_mask: u64, atime: SxTime,
         btime: SxTime, ctime: SxTime, mtime: SxTime, rdev_major: u32, rdev_minor: u32, dev_major: u32,
         dev_minor: u32, spare2: [u64; 14] }
@@ -181,7 +202,7 @@ structures! {
     /// `fuse_setattr_in`.
     SetattrIn: 88 { valid: u32, padding: u32, fh: u64, size: u64, lock_owner: u64, atime: u64,
         mtime: u64, ctime: u64, atimensec: u32, mtimensec: u32, ctimensec: u32, mode: u32,
-        unused4: u32, uid: u32, gid: u32, unused5: u32 }
+        unused4: u32, uid: ShownId, gid: ShownId, unused5: u32 }
     /// `fuse_statx_in`.
     StatxIn: 24 { getattr_flags: u32, reserved: u32, fh: u64, sx_flags: u32, sx_mask: u32 }
     /// `fuse_mknod_in`.

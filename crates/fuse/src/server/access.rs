@@ -7,6 +7,8 @@ use larder::{ErrorKind, Inode, Metadata};
 use rustix::io::Errno;
 
 use super::call::{Outcome, failed};
+use super::owners::Owners;
+use crate::protocol::abi::ShownId;
 
 /// The bits of a permission, in the place of those for others in a mode.
 pub(super) const READ: u32 = 4;
@@ -32,21 +34,27 @@ mod tag {
 
 /// The user and the thread that make a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Caller {
-    pub(super) uid: u32,
-    pub(super) gid: u32,
+pub(super) struct Caller<'s> {
+    pub(super) uid: ShownId,
+    pub(super) gid: ShownId,
     /// The calling thread.
     pub(super) pid: u32,
     /// Whether the caller may do everything.
     pub(super) is_privileged: bool,
+    pub(super) owners: &'s Owners,
 }
 
 /// Whether a user may do everything: root, and the `owner`, who runs the server.
-pub(super) fn is_privileged(uid: u32, owner: u32) -> bool {
-    uid == 0 || uid == owner
+pub(super) fn is_privileged(uid: ShownId, owner: ShownId) -> bool {
+    uid == ShownId::ROOT || uid == owner
 }
 
-impl Caller {
+impl Caller<'_> {
+    /// The user and the group to store for a new inode of the caller.
+    pub(super) fn stored_ids(&self) -> Result<(u32, u32), Errno> {
+        Ok((self.owners.stored_user(self.uid)?, self.owners.stored_group(self.gid)?))
+    }
+
     /// Refuses all callers except root and the user who runs the server.
     pub(super) fn check_privileged(&self) -> Outcome {
         if self.is_privileged { Ok(()) } else { Err(Errno::PERM) }
@@ -54,22 +62,28 @@ impl Caller {
 
     /// Refuses callers that do not own `inode`.
     pub(super) fn check_owner(&self, inode: &Inode) -> Outcome {
-        let is_owner = inode.metadata().uid == self.uid;
-        if is_owner || self.is_privileged { Ok(()) } else { Err(Errno::PERM) }
+        let metadata = inode.metadata();
+        let may = self.owns(&metadata) || self.may_everything_with(&metadata);
+        if may { Ok(()) } else { Err(Errno::PERM) }
     }
 
     /// Refuses what the mode of an inode, or its ACL, does not allow.
     pub(super) fn check_access(&self, inode: &Inode, wanted: u32) -> Outcome {
-        if self.is_privileged {
+        let metadata = inode.metadata();
+        if self.may_everything_with(&metadata) {
             return Ok(());
         }
-        let metadata = inode.metadata();
+        if wanted & WRITE != 0 && !self.owners.has(&metadata) {
+            return Err(Errno::ACCESS);
+        }
         let acl = match inode.xattr(ACCESS_ACL) {
             Ok(acl) => acl,
             Err(error) if error.kind() == ErrorKind::NoSuchAttribute => Vec::new(),
             Err(error) => return Err(failed(error)),
         };
-        let is_allowed = Credentials::of(self).may(wanted, &metadata, &acl);
+        let acl = self.owners.shown_xattr(ACCESS_ACL.as_bytes(), acl);
+        let is_allowed =
+            Credentials::of(self).may(wanted, &Classes::of(&metadata, self.owners), &acl);
         if is_allowed { Ok(()) } else { Err(Errno::ACCESS) }
     }
 
@@ -77,8 +91,11 @@ impl Caller {
     /// caller takes only its own.
     pub(super) fn check_may_remove(&self, directory: &Inode, child: &Inode) -> Outcome {
         self.check_access(directory, WRITE | EXECUTE)?;
-        let metadata = directory.metadata();
-        let owns = metadata.uid == self.uid || child.metadata().uid == self.uid;
+        let (metadata, child) = (directory.metadata(), child.metadata());
+        if !self.owners.has(&child) {
+            return Err(Errno::OVERFLOW);
+        }
+        let owns = self.owns(&metadata) || self.owns(&child);
         let stays = metadata.mode & STICKY != 0 && !owns && !self.is_privileged;
         if stays { Err(Errno::PERM) } else { Ok(()) }
     }
@@ -99,37 +116,61 @@ impl Caller {
         self.is_in_group(inode.metadata().gid)
     }
 
-    /// Whether the caller is in a group, or root.
+    /// Whether the caller is in a group that is stored, or root.
     pub(super) fn is_in_group(&self, gid: u32) -> bool {
-        self.uid == 0 || Credentials::of(self).groups.contains(&gid)
+        let Some(group) = self.owners.shown_group(gid) else { return false };
+        self.uid == ShownId::ROOT || Credentials::of(self).groups.contains(&group)
+    }
+
+    fn owns(&self, metadata: &Metadata) -> bool {
+        self.owners.shown_user(metadata.uid) == Some(self.uid)
+    }
+
+    /// Whether the caller may do everything with an inode.
+    fn may_everything_with(&self, metadata: &Metadata) -> bool {
+        self.is_privileged && self.owners.has(metadata)
     }
 }
 
 /// The user and the groups of a caller.
 #[derive(Debug)]
 struct Credentials {
-    uid: u32,
-    groups: Vec<u32>,
+    uid: ShownId,
+    groups: Vec<ShownId>,
+}
+
+/// What the mode of an inode is about: its owner and its group, unless they are not shown.
+struct Classes {
+    mode: u32,
+    user: Option<ShownId>,
+    group: Option<ShownId>,
+}
+
+impl Classes {
+    fn of(metadata: &Metadata, owners: &Owners) -> Self {
+        let (user, group) = (owners.shown_user(metadata.uid), owners.shown_group(metadata.gid));
+        Self { mode: metadata.mode, user, group }
+    }
 }
 
 impl Credentials {
-    fn of(caller: &Caller) -> Self {
+    fn of(caller: &Caller<'_>) -> Self {
         let mut groups = supplementary_groups(caller.pid).unwrap_or_default();
         groups.push(caller.gid);
         Self { uid: caller.uid, groups }
     }
 
-    /// Whether the mode in `metadata`, and `acl` unless it is empty, allow all of `wanted`.
-    fn may(&self, wanted: u32, metadata: &Metadata, acl: &[u8]) -> bool {
-        let Metadata { mode, uid, gid, .. } = *metadata;
+    /// Whether the mode, and `acl` as it is shown unless it is empty, allow all of `wanted`.
+    fn may(&self, wanted: u32, classes: &Classes, acl: &[u8]) -> bool {
+        let Classes { mode, user, group } = *classes;
         let allows = |permissions: u32| permissions & wanted == wanted;
-        let is_member = |gid: u32| self.groups.contains(&gid);
-        if self.uid == uid {
+        let is_member = |group: Option<ShownId>| group.is_some_and(|it| self.groups.contains(&it));
+        if user == Some(self.uid) {
             return allows(mode >> 6);
         }
         let entries: Vec<AclEntry> = AclEntry::all(acl).collect();
         let Some(mask) = entries.iter().find(|entry| entry.tag == tag::MASK) else {
-            return allows(if is_member(gid) { mode >> 3 } else { mode });
+            return allows(if is_member(group) { mode >> 3 } else { mode });
         };
         let allow = |entry: &AclEntry| allows(entry.permissions & mask.permissions);
         if let Some(named) =
@@ -140,8 +181,8 @@ impl Credentials {
         let mut of_groups = entries
             .iter()
             .filter(|entry| match entry.tag {
-                tag::GROUP_OBJ => is_member(gid),
-                tag::GROUP => is_member(entry.id),
+                tag::GROUP_OBJ => is_member(group),
+                tag::GROUP => is_member(Some(entry.id)),
                 _ => false,
             })
             .peekable();
@@ -153,7 +194,7 @@ impl Credentials {
 struct AclEntry {
     tag: u16,
     permissions: u32,
-    id: u32,
+    id: ShownId,
 }
 
 impl AclEntry {
@@ -165,15 +206,15 @@ impl AclEntry {
     fn of(bytes: &[u8]) -> Self {
         let number = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let id = u32::from(number(4)) | u32::from(number(6)) << 16;
-        Self { tag: number(0), permissions: number(2).into(), id }
+        Self { tag: number(0), permissions: number(2).into(), id: ShownId::new(id) }
     }
 }
 
 /// The supplementary groups of a thread, as `/proc` shows them. `None` if it has ended.
-fn supplementary_groups(pid: u32) -> Option<Vec<u32>> {
+fn supplementary_groups(pid: u32) -> Option<Vec<ShownId>> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Groups:"))?;
-    line.split_whitespace().map(|number| number.parse().ok()).collect()
+    line.split_whitespace().map(|number| number.parse().ok().map(ShownId::new)).collect()
 }
 
 #[cfg(test)]
@@ -185,23 +226,21 @@ mod tests {
     const EVERYTHING: u32 = READ | WRITE | EXECUTE;
 
     fn caller(uid: u32, groups: &[u32]) -> Credentials {
-        Credentials { uid, groups: groups.to_vec() }
+        let groups = groups.iter().copied().map(ShownId::new).collect();
+        Credentials { uid: ShownId::new(uid), groups }
     }
 
-    fn metadata(mode: u32) -> Metadata {
-        let fs = crate::server::hostile::filesystem();
-        let mut metadata = fs.subvolume("/").and_then(|top| top.metadata("/")).expect("a root");
-        (metadata.mode, metadata.uid, metadata.gid) = (mode, 1, 2);
-        metadata
+    fn classes(mode: u32) -> Classes {
+        Classes { mode, user: Some(ShownId::new(1)), group: Some(ShownId::new(2)) }
     }
 
     #[test]
     fn the_first_class_that_fits_decides() {
-        let metadata = metadata(0o075);
-        assert!(!caller(1, &[2]).may(READ, &metadata, b""), "the owner has nothing");
-        assert!(caller(3, &[2]).may(EVERYTHING, &metadata, b""));
-        assert!(caller(3, &[4]).may(READ | EXECUTE, &metadata, b""));
-        assert!(!caller(3, &[4]).may(WRITE, &metadata, b""));
+        let classes = classes(0o075);
+        assert!(!caller(1, &[2]).may(READ, &classes, b""), "the owner has nothing");
+        assert!(caller(3, &[2]).may(EVERYTHING, &classes, b""));
+        assert!(caller(3, &[4]).may(READ | EXECUTE, &classes, b""));
+        assert!(!caller(3, &[4]).may(WRITE, &classes, b""));
     }
 
     #[test]
@@ -215,13 +254,13 @@ mod tests {
             (tag::MASK, 6, !0),
             (32, 0, !0),
         ];
-        let (acl, metadata) = (acl(&entries), metadata(0o760));
-        assert!(caller(9, &[]).may(READ | WRITE, &metadata, &acl));
-        assert!(!caller(9, &[]).may(EXECUTE, &metadata, &acl), "the mask");
-        assert!(caller(3, &[2]).may(READ, &metadata, &acl));
-        assert!(caller(3, &[2, 7]).may(WRITE, &metadata, &acl));
-        assert!(!caller(3, &[2, 7]).may(READ | WRITE, &metadata, &acl), "no one entry has both");
-        assert!(!caller(3, &[4]).may(READ, &metadata, &acl));
-        assert!(caller(1, &[]).may(EVERYTHING, &metadata, &acl));
+        let (acl, classes) = (acl(&entries), classes(0o760));
+        assert!(caller(9, &[]).may(READ | WRITE, &classes, &acl));
+        assert!(!caller(9, &[]).may(EXECUTE, &classes, &acl), "the mask");
+        assert!(caller(3, &[2]).may(READ, &classes, &acl));
+        assert!(caller(3, &[2, 7]).may(WRITE, &classes, &acl));
+        assert!(!caller(3, &[2, 7]).may(READ | WRITE, &classes, &acl), "no one entry has both");
+        assert!(!caller(3, &[4]).may(READ, &classes, &acl));
+        assert!(caller(1, &[]).may(EVERYTHING, &classes, &acl));
     }
 }

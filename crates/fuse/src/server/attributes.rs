@@ -71,6 +71,7 @@ pub(super) fn set(
     let node = server.node(call)?;
     let given = SetAttrValid::from_bits_truncate(new.valid);
     let mut valid = given - SetAttrValid::FH;
+    let (uid, gid) = next_owner(server, &node, new, valid)?;
     let names_nothing =
         valid.is_empty() || server.options.writeback_cache && valid == SetAttrValid::CTIME;
     // The kernel asks for this before it changes content through a descriptor, so that the file
@@ -102,7 +103,7 @@ pub(super) fn set(
         set_times_of_writes(&node, new)?;
         valid -= SetAttrValid::MTIME | SetAttrValid::CTIME;
     }
-    let changes = changes(new, valid);
+    let changes = SetAttributes { uid, gid, ..changes(new, valid) };
     if changes != SetAttributes::default() {
         // The group that the file has now counts.
         let drops_setgid = valid.intersects(SetAttrValid::UID | SetAttrValid::GID)
@@ -123,6 +124,23 @@ pub(super) fn set(
         }
     }
     put(server, &node, reply)
+}
+
+/// The user and the group to store, if they change.
+fn next_owner(
+    server: &Server,
+    node: &FuseNode,
+    new: &SetattrIn,
+    valid: SetAttrValid,
+) -> Result<(Option<u32>, Option<u32>), Errno> {
+    if !valid.intersects(SetAttrValid::UID | SetAttrValid::GID) {
+        return Ok((None, None));
+    }
+    let before = node.inode.metadata();
+    let given = |flag, id| valid.contains(flag).then_some(id);
+    let user = given(SetAttrValid::UID, new.uid).map(|uid| server.owners.next_user(uid, &before));
+    let group = given(SetAttrValid::GID, new.gid).map(|gid| server.owners.next_group(gid, &before));
+    Ok((user.transpose()?, group.transpose()?))
 }
 
 /// Sets the times that the kernel gave to writes or to a truncation through a descriptor.
@@ -194,6 +212,7 @@ pub(super) fn listed_entry(
 }
 
 fn attributes(server: &Server, number: u64, metadata: &Metadata, taken_bytes: u64) -> Attr {
+    let (uid, gid) = server.owners.for_kernel(metadata);
     Attr {
         ino: number,
         size: metadata.size_bytes,
@@ -206,8 +225,8 @@ fn attributes(server: &Server, number: u64, metadata: &Metadata, taken_bytes: u6
         ctimensec: nanoseconds(metadata.ctime),
         mode: metadata.mode,
         nlink: metadata.nlink,
-        uid: metadata.uid,
-        gid: metadata.gid,
+        uid,
+        gid,
         rdev: device_number(metadata.device),
         blksize: server.filesystem.sector_bytes(),
         flags: 0,
@@ -282,8 +301,6 @@ fn changes(new: &SetattrIn, valid: SetAttrValid) -> SetAttributes {
     let mtime = time(SetAttrValid::MTIME, new.mtime, new.mtimensec);
     SetAttributes {
         permissions: given(SetAttrValid::MODE, new.mode).map(|mode| mode & PERMISSIONS),
-        uid: given(SetAttrValid::UID, new.uid),
-        gid: given(SetAttrValid::GID, new.gid),
         atime: now(SetAttrValid::ATIME_NOW).or(atime),
         mtime: now(SetAttrValid::MTIME_NOW).or(mtime),
         ctime: time(SetAttrValid::CTIME, new.ctime, new.ctimensec),

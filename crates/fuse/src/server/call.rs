@@ -15,17 +15,23 @@ pub(super) struct Call<'c> {
     pub(super) id: u64,
     /// The number of the request itself.
     pub(super) unique: u64,
-    pub(super) caller: Caller,
+    pub(super) caller: Caller<'c>,
     pub(super) kernel: &'c dyn Tell,
 }
 
 impl Call<'_> {
     /// A new inode that belongs to the caller. A default ACL of the directory replaces the umask.
-    pub(super) fn new_inode(&self, mode: u32, umask: u32, device: (u32, u32)) -> NewInode {
+    pub(super) fn new_inode(
+        &self,
+        mode: u32,
+        umask: u32,
+        device: (u32, u32),
+    ) -> Result<NewInode, Errno> {
         let is_device =
             matches!(FileType::from_mode(mode), Some(FileType::BlockDevice | FileType::CharDevice));
         let device = if is_device { device } else { (0, 0) };
-        NewInode { mode, uid: self.caller.uid, gid: self.caller.gid, umask, device }
+        let (uid, gid) = self.caller.stored_ids()?;
+        Ok(NewInode { mode, uid, gid, umask, device })
     }
 }
 

@@ -26,6 +26,7 @@ use super::nodes::Nodes;
 use super::pruning::{CurrentNodes, Pruning};
 use super::refusal::{Refusal, refuse};
 use super::state::Server;
+use crate::protocol::abi::ShownId;
 use crate::protocol::{Answer, Notice, Reply, Request};
 use crate::transport::{Handler, Notify, Superblock, Tell};
 
@@ -37,7 +38,7 @@ pub(crate) struct Exchange {
     server: RwLock<Current>,
     pub(super) channel: Arc<Channel>,
     pub(super) pruning: Arc<Pruning>,
-    pub(super) owner: u32,
+    pub(super) owner: ShownId,
     /// The source of further mounts, if this process can make any.
     pub(super) superblock: Option<Superblock>,
     /// Locked while a remount or a further mount is made.
@@ -157,7 +158,7 @@ impl Current {
             if !self.read_only {
                 settings.open.apply(&server.filesystem)?;
             }
-            server.options = settings.server;
+            server.options = settings.server.clone();
             return Ok(false);
         }
         if settings.read_only {
@@ -170,7 +171,7 @@ impl Current {
             self.server = None;
         }
         let filesystem = settings.open.clone().mounted(true).open(&settings.devices)?;
-        let next = Server::taking_over(&filesystem, &handover, settings.server)?;
+        let next = Server::taking_over(&filesystem, &handover, settings.server.clone())?;
         let before = self.server.replace(next);
         self.read_only = settings.read_only;
         drop(before);

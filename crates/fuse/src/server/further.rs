@@ -44,7 +44,7 @@ pub(super) fn mount(exchange: &Exchange, words: &str) -> Result<(MountReply, Tre
             "it is mounted for reading only: remount it with 'rw' first, or say 'ro' here too",
         ));
     }
-    let tree = superblock.tree(is_read_only, attributes(&options, server));
+    let tree = superblock.tree(is_read_only, attributes(&options, &server));
     // The kernel refuses only if the last mount has just ended.
     let tree = tree.map_err(|error| refuse(Errno::NOTCONN, &error.to_string()))?;
     Ok((MountReply { subvolume: subvolume.id(), path, ignored: ignored.join(",") }, tree))

@@ -38,7 +38,7 @@ const UNSEEN_READS: InitFlags = InitFlags::NO_OPENDIR_SUPPORT.union(InitFlags::C
 /// may add features.
 pub(super) fn agree(
     init: &InitIn,
-    options: ServerOptions,
+    options: &ServerOptions,
     call: &Call<'_>,
     reply: &mut Reply<'_>,
 ) -> Outcome {

@@ -27,6 +27,7 @@ mod ioctl;
 mod namespace;
 mod nodes;
 mod open;
+mod owners;
 mod page_tail;
 #[cfg(test)]
 mod panics;
@@ -57,7 +58,7 @@ impl Handler for Server {
         let (id, unique) = (header.nodeid, header.unique);
         let (uid, gid, pid) = (header.uid, header.gid, header.pid);
         let is_privileged = access::is_privileged(uid, self.owner);
-        let caller = Caller { uid, gid, pid, is_privileged };
+        let caller = Caller { uid, gid, pid, is_privileged, owners: &self.owners };
         let call = Call { id, unique, caller, kernel };
         match Operation::of(request) {
             Err(errno) => Answer::Error(errno),
@@ -91,7 +92,7 @@ fn serve(
     reply: &mut Reply<'_>,
 ) -> Outcome {
     match operation {
-        Operation::Init(init) => init::agree(&init, server.options, call, reply),
+        Operation::Init(init) => init::agree(&init, &server.options, call, reply),
         Operation::Open(open) => open::open(server, call, open, reply),
         Operation::OpenDirectory if server.options.access_times != AccessTimes::Never => {
             open::open_directory(server, call, reply)

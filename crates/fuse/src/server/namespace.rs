@@ -90,7 +90,7 @@ pub(super) fn symlink(
     reply: &mut Reply<'_>,
 ) -> Outcome {
     let directory = server.node(call)?.directory()?;
-    let made = directory.symlink_child(name, target.as_ref(), &call.new_inode(0, 0, (0, 0)));
+    let made = directory.symlink_child(name, target.as_ref(), &call.new_inode(0, 0, (0, 0))?);
     put_entry(server, made.map_err(failed)?, reply)
 }
 
@@ -101,7 +101,8 @@ pub(super) fn mknod(
     new: &MknodIn,
     reply: &mut Reply<'_>,
 ) -> Outcome {
-    let made = make(server, call, name, &call.new_inode(new.mode, new.umask, device_of(new.rdev)))?;
+    let new = call.new_inode(new.mode, new.umask, device_of(new.rdev))?;
+    let made = make(server, call, name, &new)?;
     put_entry(server, made, reply)
 }
 
@@ -113,7 +114,7 @@ pub(super) fn mkdir(
     reply: &mut Reply<'_>,
 ) -> Outcome {
     let mode = new.mode & !S_IFMT | S_IFDIR;
-    let made = make(server, call, name, &call.new_inode(mode, new.umask, (0, 0)))?;
+    let made = make(server, call, name, &call.new_inode(mode, new.umask, (0, 0))?)?;
     put_entry(server, made, reply)
 }
 
@@ -139,9 +140,12 @@ pub(super) fn rename(
         0 => RenameMode::Replace,
         RENAME_NOREPLACE => RenameMode::NoReplace,
         RENAME_EXCHANGE => RenameMode::Exchange,
-        RENAME_WHITEOUT => RenameMode::Whiteout { uid: call.caller.uid, gid: call.caller.gid },
-        RENAME_NOREPLACE_WHITEOUT => {
-            RenameMode::NoReplaceWhiteout { uid: call.caller.uid, gid: call.caller.gid }
+        RENAME_WHITEOUT | RENAME_NOREPLACE_WHITEOUT => {
+            let (uid, gid) = call.caller.stored_ids()?;
+            match flags {
+                RENAME_WHITEOUT => RenameMode::Whiteout { uid, gid },
+                _ => RenameMode::NoReplaceWhiteout { uid, gid },
+            }
         }
         _ => return Err(Errno::INVAL),
     };

@@ -49,7 +49,7 @@ pub(super) fn create(
     new: &CreateIn,
     reply: &mut Reply<'_>,
 ) -> Outcome {
-    let made = namespace::make(server, call, name, &new_file(call, new))?;
+    let made = namespace::make(server, call, name, &new_file(call, new)?)?;
     put_entry_open(server, made, new.flags, reply)
 }
 
@@ -61,7 +61,7 @@ pub(super) fn create_unnamed(
     reply: &mut Reply<'_>,
 ) -> Outcome {
     let directory = server.node(call)?.directory()?;
-    let made = directory.create_unnamed(&new_file(call, new)).map_err(failed)?;
+    let made = directory.create_unnamed(&new_file(call, new)?).map_err(failed)?;
     put_entry_open(server, made.into_inode(), new.flags, reply)
 }
 
@@ -97,6 +97,6 @@ fn open_flags(server: &Server, node: &FuseNode) -> u32 {
 }
 
 /// A new file that belongs to the caller.
-fn new_file(call: &Call<'_>, new: &CreateIn) -> NewInode {
+fn new_file(call: &Call<'_>, new: &CreateIn) -> Result<NewInode, Errno> {
     call.new_inode(new.mode & !S_IFMT | S_IFREG, new.umask, (0, 0))
 }

@@ -42,8 +42,8 @@ fn panics_cost_one_request_each(io_uring: bool) {
     let top = filesystem.subvolume("/").unwrap();
     let server = Fragile(Server::new(&filesystem, &top, ServerOptions::default()).unwrap());
     let options = MountOptions::default();
-    let mounted = transport::mount(scratch.path(), &options, ServerOptions::default()).unwrap();
-    let limits = Limits::of(ServerOptions::default());
+    let mounted = transport::mount(scratch.path(), &options, &ServerOptions::default()).unwrap();
+    let limits = Limits::of(&ServerOptions::default());
     let options = MountOptions { io_uring, awake: false, ..options };
     let connection = DevFuse::new(mounted.device, &options, limits);
     thread::scope(|scope| {

@@ -11,9 +11,11 @@ use super::channel::Channel;
 use super::hidden::Hidden;
 use super::interrupt::Interrupts;
 use super::nodes::{FuseNode, NodeRecord, Nodes};
+use super::owners::Owners;
 use super::pruning::Pruning;
 use super::walkers::Walkers;
 use crate::options::ServerOptions;
+use crate::protocol::abi::ShownId;
 
 /// Exists if the kernel runs SELinux.
 const SELINUX: &str = "/sys/fs/selinux";
@@ -27,8 +29,9 @@ pub struct Server {
     pub(super) channel: Arc<Channel>,
     pub(super) hidden: Hidden,
     /// The user who runs the server. Like root, this user may do everything.
-    pub(super) owner: u32,
+    pub(super) owner: ShownId,
     pub(super) options: ServerOptions,
+    pub(super) owners: Owners,
     pub(super) interrupts: Interrupts,
     pub(super) walkers: Walkers,
     /// The health when this server replaced another.
@@ -56,7 +59,8 @@ impl Server {
         options: ServerOptions,
     ) -> larder::Result<Self> {
         let root = subvolume.root()?.into_inode();
-        let owner = rustix::process::geteuid().as_raw();
+        let owner = ShownId::new(rustix::process::geteuid().as_raw());
+        let owners = Owners::new(options.owner_map.clone());
         let (filesystem, nodes) = (filesystem.clone(), Nodes::new(root));
         let (channel, hidden) = (Arc::default(), Hidden::default());
         let (interrupts, walkers, earlier) = Default::default();
@@ -69,6 +73,7 @@ impl Server {
             hidden,
             owner,
             options,
+            owners,
             interrupts,
             walkers,
             earlier,
@@ -114,8 +119,8 @@ impl Server {
     }
 
     /// How it serves.
-    pub(crate) fn options(&self) -> ServerOptions {
-        self.options
+    pub(crate) fn options(&self) -> &ServerOptions {
+        &self.options
     }
 
     /// The node that a request is about.

@@ -39,7 +39,8 @@ pub(super) fn set(
         }
         _ => return Err(Errno::INVAL),
     };
-    node.inode.set_xattr(name, value, mode).map_err(failed)?;
+    let value = server.owners.stored_xattr(name.as_bytes(), value)?;
+    node.inode.set_xattr(name, &value, mode).map_err(failed)?;
     node.has_new_attribute();
     if setxattr_flags & SETXATTR_ACL_KILL_SGID != 0 {
         let permissions = Some(node.inode.metadata().mode & PERMISSIONS & !S_ISGID);
@@ -66,6 +67,7 @@ pub(super) fn get(
         let has_no_label = name == SELINUX_LABEL && error.kind() == ErrorKind::NoSuchAttribute;
         if has_no_label && !server.has_selinux { Errno::OPNOTSUPP } else { failed(error) }
     })?;
+    let value = server.owners.shown_xattr(name.as_bytes(), value);
     put(&value, size, reply)
 }
 

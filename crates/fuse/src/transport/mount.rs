@@ -50,7 +50,7 @@ pub(crate) enum SyncCalls {
 pub(crate) fn mount(
     mountpoint: &Path,
     options: &MountOptions,
-    server: ServerOptions,
+    server: &ServerOptions,
 ) -> io::Result<Mounted> {
     if geteuid().is_root() {
         let (mounted, tree) = mount_in_no_place(options, server)?;
@@ -66,7 +66,7 @@ pub(crate) fn mount(
 /// The same for root, at no place yet. The mount lives no longer than the tree.
 pub(crate) fn mount_in_no_place(
     options: &MountOptions,
-    server: ServerOptions,
+    server: &ServerOptions,
 ) -> io::Result<(Mounted, Tree)> {
     // A mount that writes nothing needs no sync.
     let sync = if options.read_only || !block::is_offered() {
@@ -85,7 +85,7 @@ pub(crate) fn mount_in_no_place(
 fn mount_first(
     superblock: Superblock,
     options: &MountOptions,
-    server: ServerOptions,
+    server: &ServerOptions,
     sync: SyncCalls,
 ) -> io::Result<(Mounted, Tree)> {
     let tree = superblock.tree(options.read_only, attributes(options, server))?;
@@ -140,7 +140,7 @@ pub fn end(mountpoint: &Path) -> io::Result<()> {
 fn mount_as_user(
     mountpoint: &Path,
     options: &MountOptions,
-    server: ServerOptions,
+    server: &ServerOptions,
 ) -> io::Result<OwnedFd> {
     let mut list = b"default_permissions,subtype=larder".to_vec();
     let flags = [

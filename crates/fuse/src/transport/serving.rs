@@ -28,7 +28,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    pub(crate) fn of(options: ServerOptions) -> Self {
+    pub(crate) fn of(options: &ServerOptions) -> Self {
         Self { io_bytes: options.most_io_bytes, threads: options.most_threads }
     }
 }

@@ -110,7 +110,7 @@ impl Superblock {
 }
 
 /// The attributes of a mount, as opposed to those of its superblock.
-pub(crate) fn attributes(options: &MountOptions, server: ServerOptions) -> MountAttrFlags {
+pub(crate) fn attributes(options: &MountOptions, server: &ServerOptions) -> MountAttrFlags {
     let mut attributes = match server.access_times {
         AccessTimes::Never => MountAttrFlags::MOUNT_ATTR_NOATIME,
         AccessTimes::Relative => MountAttrFlags::MOUNT_ATTR_RELATIME,

@@ -23,8 +23,9 @@ use clap::Args;
 use larder::Filesystem;
 use larder::device::Place;
 use larder_device::InUse;
+use larder_format::OwnerMap;
 use larder_fuse::Server;
-use larder_mkfs::{MkfsOptions, mkfs};
+use larder_mkfs::{MkfsOptions, Owner, mkfs};
 use signal_hook::iterator::{Handle, Signals};
 
 use self::memory::Memory;
@@ -78,6 +79,12 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///                         fsync instead, or from close, which many programs do not check
 ///   noatime, relatime, strictatime, nodiratime
 ///                         when to keep times of last access: by default never
+///   map-users=OUTER:INNER[:COUNT]/..., map-groups=...
+///                         show users with ids from INNER on, COUNT of them, as those from OUTER on,
+///                         and store what OUTER makes as INNER's; likewise groups. Ids in no range
+///                         are shown as nobody's, and nobody changes their files or makes files for
+///                         them
+///   squash=USER:GROUP     the user and the group to show, and to store, for ids in no range
 ///   user_subvol_rm_allowed
 ///                         users may delete subvolumes that are theirs
 ///   no_io_uring           take requests through /dev/fuse, also where the kernel offers io_uring
@@ -101,15 +108,15 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///   nobarrier, nospace_cache, recovery, ref_verify, rescan_uuid_tree, space_cache=v1, ssd_spread,
 ///   sync, thread_pool, usebackuproot, and all of rescue= except nologreplay
 /// `remount` changes the options of a mount: ro, rw, and all others that can change. Only root can
-/// change ro and rw. The subvolume that is shown, the
-/// users who see it, and the times of last access that are kept cannot change.
+/// change ro and rw. The subvolume that is shown, the users who see it, the ids that are mapped, and
+/// the times of last access that are kept cannot change.
 ///
 /// Root can mount a file system in further places while it is mounted: the same part of it, or
 /// another subvolume. The running server serves these mounts too. Each mount has its own ro, nodev,
-/// nosuid, noexec, subvol and subvolid. The other options are those of the first mount: allow_other
-/// and times of last access are refused if they differ, and other differences are reported and
-/// ignored. A mount for writing is refused while the file system is mounted for reading: remount it
-/// first. Root can show a user's mount in another place with 'mount --bind'.
+/// nosuid, noexec, subvol and subvolid. The other options are those of the first mount: allow_other,
+/// maps of ids and times of last access are refused if they differ, and other differences are
+/// reported and ignored. A mount for writing is refused while the file system is mounted for reading:
+/// remount it first. Root can show a user's mount in another place with 'mount --bind'.
 ///
 /// fsync makes a file durable on every mount. sync(2) and syncfs(2) make everything durable on
 /// mounts for writing that root makes in the machine's first mount namespace, with Linux 6.18 or
@@ -121,6 +128,7 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///   larder mount disk.img ~/mnt
 ///   larder mount --create 8G new.img ~/mnt
 ///   larder mount -o ro,subvol=snapshots/monday disk.img /mnt
+///   larder mount -o map-users=ann:root,map-groups=ann:root disk.img ~/mnt
 ///   larder mount -o remount,rw /mnt
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, override_usage = "larder mount [OPTIONS] <DEVICE>... <MOUNTPOINT>")]
@@ -231,7 +239,7 @@ impl Mount {
         let devices: Vec<PathBuf> =
             devices.iter().cloned().chain(options.devices.iter().map(PathBuf::from)).collect();
         let made = match self.create {
-            Some(size) => Some(create_image(&devices, size)?),
+            Some(size) => Some(create_image(&devices, size, &options.server.owner_map)?),
             None => None,
         };
         let devices = devices::all(&devices, options.place, options.degraded)?;
@@ -240,7 +248,7 @@ impl Mount {
             |device: &PathBuf| device.canonicalize().with_context(|| device.display().to_string());
         let devices: Vec<PathBuf> = devices.iter().map(absolute).collect::<anyhow::Result<_>>()?;
         let memory = self.memory.unwrap_or_else(Memory::of_this_machine);
-        options.server = memory.serve(options.server);
+        options.server = memory.serve(options.server.clone());
         let ready = || if self.served { background::say_ready(reporter) } else { Ok(()) };
         let nodes = located(&devices, options.place);
         // For a server that has the node of a partition open, that is the whole.
@@ -360,14 +368,14 @@ fn mount(
     let mount_options =
         larder_fuse::MountOptions { source: device.into(), ..options.mount.clone() };
     if shown.id() == TOP_LEVEL || !larder_fuse::can_mount_parts() {
-        let server = Server::new(filesystem, &shown, options.server)?;
+        let server = Server::new(filesystem, &shown, options.server.clone())?;
         let mount = larder_fuse::Mount::new(mountpoint, server, &mount_options)
             .with_context(|| mountpoint.display().to_string())?;
         return Ok((mount, None));
     }
     // So that other subvolumes can be mounted too.
     let top_level = filesystem.subvolume_by_id(TOP_LEVEL)?;
-    let server = Server::new(filesystem, &top_level, options.server)?;
+    let server = Server::new(filesystem, &top_level, options.server.clone())?;
     let (mount, tree) = larder_fuse::Mount::in_no_place(server, &mount_options)
         .with_context(|| mountpoint.display().to_string())?;
     Ok((mount, Some(Part::new(tree, shown.id(), shown.path()?))))
@@ -430,13 +438,23 @@ fn unmount_on_signals(signals: &mut Signals, mount: &larder_fuse::Mount, mountpo
     }
 }
 
-/// Creates a file of `size` bytes with an empty file system. It is removed unless it gets mounted.
-fn create_image(devices: &[PathBuf], size: u64) -> anyhow::Result<HalfMade> {
+/// Creates a file of `size` bytes with an empty file system, which the mount shows as the caller's.
+/// It is removed unless it gets mounted.
+fn create_image(devices: &[PathBuf], size: u64, map: &OwnerMap) -> anyhow::Result<HalfMade> {
     let [image] = devices else { bail!("--create makes one image") };
     if image.try_exists()? {
         bail!("{}: it exists already; without --create it is mounted", image.display());
     }
-    let owner = Some(caller());
+    let Owner { uid, gid } = caller();
+    let nowhere = |kind: &str, id| {
+        format!(
+            "--create: the file system would be yours, and map-{kind}s maps {kind} {id} to no id"
+        )
+    };
+    let owner = Some(Owner {
+        uid: map.users.inner_if_any(uid).with_context(|| nowhere("user", uid))?,
+        gid: map.groups.inner_if_any(gid).with_context(|| nowhere("group", gid))?,
+    });
     let made = HalfMade::of(devices)?;
     let options = MkfsOptions { byte_count: Some(size), owner, ..MkfsOptions::default() };
     match mkfs(devices, &options) {

@@ -10,6 +10,7 @@ use larder::{OpenOptions, WriteCompression, WritePolicy};
 use larder_fuse::{AccessTimes, MountOptions, ServerOptions, Settings};
 
 use crate::operand::parse_number;
+use crate::owner::MapOptions;
 use crate::place::parse_partition;
 use crate::resync;
 use crate::units::parse_size;
@@ -34,6 +35,8 @@ pub struct Options {
     skips_log: bool,
     /// Whether `remount` was given.
     pub remounts: bool,
+    /// Which users and groups are shown for others.
+    owners: MapOptions,
     /// Further devices.
     pub devices: Vec<String>,
     /// Where on the devices.
@@ -143,6 +146,7 @@ impl Options {
         {
             options.add(word)?;
         }
+        options.server.owner_map = options.owners.map_of_mount()?;
         ensure!(
             !options.skips_log || options.mount.read_only,
             "without ro a log is replayed: rescue=nologreplay goes with ro"
@@ -161,6 +165,11 @@ impl Options {
             "the users with access can only be set when mounting"
         );
         ensure!(
+            self.server.owner_map == before.server.owner_map,
+            "map-users, map-groups and squash can only be set when mounting: the kernel keeps the \
+             owners that it was shown"
+        );
+        ensure!(
             self.place == before.place,
             "the partition and the offset can only be set when mounting"
         );
@@ -168,25 +177,26 @@ impl Options {
             open: self.open_options(),
             read_only: self.mount.read_only,
             devices: devices.to_vec(),
-            server: self.server,
+            server: self.server.clone(),
         })
     }
 
-    /// Whether a mount with these options has the same users as one with `other`, and keeps the
-    /// same times of last access.
+    /// Whether a mount with these options has the same users as one with `other`, shows them the
+    /// same owners, and keeps the same times of last access.
     pub fn shows_likewise(&self, other: &Self) -> bool {
         let shows =
             |it: &Self| (it.mount.allow_other, it.server.access_times, it.server.nodiratime);
-        shows(self) == shows(other)
+        shows(self) == shows(other) && self.server.owner_map == other.server.owner_map
     }
 
     /// Whether a server that obeys these options also obeys `other`, apart from the options that
     /// each mount has for itself.
     pub fn serves_likewise(&self, other: &Self) -> bool {
         let served = |it: &Self| {
-            let Self { server, compression, write_policy, discard, .. } = *it;
+            let Self { compression, write_policy, discard, .. } = *it;
             let tuned = (compression, write_policy, discard, it.commit_interval, it.degraded);
-            let ServerOptions { user_subvol_rm_allowed, notreelog, writeback_cache, .. } = server;
+            let ServerOptions { user_subvol_rm_allowed, notreelog, writeback_cache, .. } =
+                it.server;
             (tuned, user_subvol_rm_allowed, notreelog, writeback_cache, it.mount.io_uring)
         };
         served(self) == served(other)
@@ -271,6 +281,10 @@ impl Options {
             ("offset", Some(bytes)) => {
                 let bytes = parse_size(bytes).map_err(anyhow::Error::msg);
                 self.place = Place::Offset(bytes.with_context(|| format!("'{word}'"))?);
+            }
+            ("map-users" | "map-groups" | "squash", Some(value)) => {
+                let set = self.owners.set_mount_option(name, value).map_err(anyhow::Error::msg);
+                set.with_context(|| format!("'{word}'"))?;
             }
             ("subvol", Some(path)) => self.subvolume = Some(Subvolume::Path(path.to_owned())),
             ("subvolid", Some(id)) => {
@@ -357,6 +371,9 @@ mod tests {
         assert!(error("max_inline=x").contains("max_inline=x"));
         assert!(error("compress=rar").contains("compress=rar"));
         assert!(error("subvolid=x").contains("subvolid=x"));
+        assert!(error("map-users=1:2:3:4").contains("'1:2:3:4' is not a range"));
+        assert!(error("map-users=1:5/2:5").contains("map-users: id 5 is mapped twice"));
+        assert!(error("squash=7").contains("'7' is not a user and a group"));
     }
 
     /// The options in the section MOUNT OPTIONS of btrfs(5), and those that kernels before it had.
@@ -429,6 +446,11 @@ mod tests {
         assert!(compression.is_some_and(|compression| compression.force));
         assert_eq!(Options::parse(["compress,compress=no"]).unwrap().compression, None);
         assert!(!Options::parse(["ro,rw"]).unwrap().mount.read_only);
+        let map = |list| Options::parse([list]).unwrap().server.owner_map;
+        let shown = |list, id| map(list).turned().users.inner_if_any(id);
+        assert_eq!(shown("map-users=1:2,map-users=1000:0/100000:1:65535", 7), Some(100_006));
+        assert_eq!(shown("map-users=1:2,map-users=1000:0", 2), None);
+        assert_eq!(map("squash=root:daemon").groups.inner_if_any(9), Some(1));
         assert_eq!(Options::parse(["subvolid=0"]).unwrap().subvolume, Some(Subvolume::Id(5)));
     }
 }

@@ -30,6 +30,7 @@ use rustix::net::{Shutdown, shutdown};
 use super::input::{self, Ahead};
 use super::{removal, rights};
 use crate::protocol::Notice;
+use crate::protocol::abi::ShownId;
 use crate::server::access::Caller;
 use crate::server::call::failed;
 use crate::server::nodes::number_of;
@@ -55,15 +56,23 @@ const STEP_BYTES: u64 = 1 << 20;
 pub(super) fn change(
     server: &Server,
     directory: NodeId,
-    caller: Caller,
+    caller: Caller<'_>,
     socket: &UnixStream,
     kernel: &dyn Notify,
 ) -> Result<Vec<u8>, Refusal> {
     let inode = server.filesystem.subvolume_by_id(directory.subvolume)?.inode(directory.inode)?;
     let directory = inode.into_directory()?;
     let tree = Tree { server, caller, base: directory.clone(), directories: HashMap::new() };
+    let owner = caller.stored_ids().map_err(|errno| {
+        let (user, group) = (caller.uid.number(), caller.gid.number());
+        let ids = format!("user {user} and group {group}");
+        refuse(
+            errno,
+            &format!("map-users and map-groups of the mount have no ids to store for {ids}"),
+        )
+    })?;
     let client = socket.try_clone().map_err(|error| refuse(Errno::AGAIN, &error.to_string()))?;
-    let changes = Changes::below(directory, (caller.uid, caller.gid));
+    let changes = Changes::below(directory, owner);
     let changes = changes.while_it(move || !has_hung_up(&client));
     let mut changing = Changing {
         changes,
@@ -216,8 +225,25 @@ impl Changing<'_> {
         }
     }
 
-    /// Applies a command. An error means that the client is gone.
+    /// Applies a command of a client, which speaks of the ids that it is shown. An error means that
+    /// the client is gone.
     fn command(&mut self, command: &Command<'_>) -> io::Result<()> {
+        let owners = &self.tree.server.owners;
+        let applied = match *command {
+            Command::Chown { path, uid, gid } if !owners.is_empty() => self
+                .tree
+                .next_owner(path, ShownId::new(uid as u32), ShownId::new(gid as u32))
+                .map(|(uid, gid)| self.stored(&Command::Chown { path, uid, gid })),
+            Command::SetXattr { path, name, data } => owners
+                .stored_xattr(name, data)
+                .map(|data| self.stored(&Command::SetXattr { path, name, data: &data })),
+            _ => Ok(self.stored(command)),
+        };
+        applied.unwrap_or_else(|errno| self.refuse(command, errno))
+    }
+
+    /// Applies a command with the ids to store.
+    fn stored(&mut self, command: &Command<'_>) -> io::Result<()> {
         let path = command.path().unwrap_or_default();
         if let Some(failed) = &self.failed {
             if failed.explains(path) {
@@ -225,7 +251,8 @@ impl Changing<'_> {
             }
             self.failed = None;
         }
-        let is_own = !self.tree.caller.is_privileged && rights::may_to_own(command, &self.tree);
+        let is_own =
+            !self.tree.caller.is_privileged && rights::any_owner_may(command, &self.tree);
         if is_own && self.changes.complete_new(command) {
             self.commands += 1;
             self.note(command);
@@ -238,10 +265,7 @@ impl Changing<'_> {
             prepared = self.prepare(command);
         }
         if let Err(errno) = prepared {
-            let error = io::Error::from(errno);
-            let shown = String::from_utf8_lossy(path);
-            let message = format!("{} {shown}: {error}", command.name());
-            return self.report(command.name(), path, &message);
+            return self.refuse(command, errno);
         }
         self.commands += 1;
         if let Command::Rmdir { path } = *command {
@@ -257,6 +281,13 @@ impl Changing<'_> {
             self.apply_all()?;
         }
         Ok(())
+    }
+
+    fn refuse(&mut self, command: &Command<'_>, errno: Errno) -> io::Result<()> {
+        let path = command.path().unwrap_or_default();
+        let (shown, error) = (String::from_utf8_lossy(path), io::Error::from(errno));
+        let message = format!("{} {shown}: {error}", command.name());
+        self.report(command.name(), path, &message)
     }
 
     /// Checks that the caller may do that, and opens inodes that lose names.
@@ -461,7 +492,7 @@ impl Failed {
 /// The tree below the directory of a request, as the caller may walk it.
 pub(super) struct Tree<'s> {
     pub(super) server: &'s Server,
-    pub(super) caller: Caller,
+    pub(super) caller: Caller<'s>,
     base: Directory,
     /// Directories by their paths.
     directories: HashMap<Vec<u8>, Directory>,
@@ -475,6 +506,25 @@ impl Tree<'_> {
         }
         let (directory, name) = self.parent_and_name(path)?;
         directory.child(OsStr::from_bytes(name)).map_err(failed)
+    }
+
+    /// The user and the group to store for the inode at `path`, which gets this owner and group.
+    fn next_owner(
+        &mut self,
+        path: &[u8],
+        user: ShownId,
+        group: ShownId,
+    ) -> Result<(u64, u64), Errno> {
+        let owners = &self.server.owners;
+        let (user, group) = match self.inode(path) {
+            Ok(inode) => {
+                let before = inode.metadata();
+                (owners.next_user(user, &before)?, owners.next_group(group, &before)?)
+            }
+            // Earlier commands have yet to make it.
+            Err(_) => (owners.stored_user(user)?, owners.stored_group(group)?),
+        };
+        Ok((user.into(), group.into()))
     }
 
     /// The kernel's number of the inode at `path`. Fails also if the kernel cannot know the inode:

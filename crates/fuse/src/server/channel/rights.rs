@@ -1,7 +1,8 @@
 //! What a caller may change with a command.
 //!
 //! # Invariants
-//! - A command does no more than its caller could do through the mount. Root may do everything.
+//! - A command does no more than its caller could do through the mount. Root may do everything,
+//!   except change inodes whose owner or group is not shown.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -25,7 +26,7 @@ const OF_USERS: &[u8] = b"user.";
 pub(super) fn check(command: &Command<'_>, tree: &mut Tree<'_>) -> Outcome {
     let caller = tree.caller;
     if caller.is_privileged {
-        return Ok(());
+        return if caller.owners.is_empty() { Ok(()) } else { check_shown(command, tree) };
     }
     match *command {
         Command::Mkfile { path, .. }
@@ -90,8 +91,38 @@ pub(super) fn check_reads_original(command: &Command<'_>, tree: &Tree<'_>) -> Ou
     tree.caller.check_access(&subvolume.inode(inode).map_err(failed)?, READ)
 }
 
-/// Whether the caller may do that with a new inode of their own.
-pub(super) fn may_to_own(command: &Command<'_>, tree: &Tree<'_>) -> bool {
+/// Refuses what root may not do with inodes whose owner or group is not shown.
+fn check_shown(command: &Command<'_>, tree: &mut Tree<'_>) -> Outcome {
+    let caller = tree.caller;
+    match *command {
+        Command::Mkfile { path, .. }
+        | Command::Mkdir { path, .. }
+        | Command::Mknod { path, .. }
+        | Command::Mkfifo { path, .. }
+        | Command::Mksock { path, .. }
+        | Command::Symlink { path, .. }
+        | Command::Link { path, .. } => check_adds(&caller, tree, path),
+        Command::Unlink { path } | Command::Rmdir { path } => check_removes(&caller, tree, path),
+        Command::Rename { path, to } => {
+            check_removes(&caller, tree, path)?;
+            check_adds(&caller, tree, to)
+        }
+        // Root gives them an owner.
+        Command::Chown { .. } => Ok(()),
+        Command::Clone { path, .. } => {
+            check_reads_original(command, tree)?;
+            caller.check_access(&tree.inode(path)?, WRITE)
+        }
+        _ => match command.path().map(|path| tree.inode(path)) {
+            Some(Ok(inode)) => caller.check_access(&inode, WRITE),
+            // Earlier commands have yet to make it: it will be the caller's.
+            _ => Ok(()),
+        },
+    }
+}
+
+/// Whether the caller, as any user, may do that with a new inode of their own.
+pub(super) fn any_owner_may(command: &Command<'_>, tree: &Tree<'_>) -> bool {
     match *command {
         Command::Chmod { mode, .. } => mode & SET_GID == 0,
         Command::SetXattr { name, .. } => name.starts_with(OF_USERS),
@@ -102,16 +133,16 @@ pub(super) fn may_to_own(command: &Command<'_>, tree: &Tree<'_>) -> bool {
 }
 
 /// Refuses to walk through a directory without the permission to search it.
-pub(super) fn check_searches(caller: &Caller, directory: &Directory) -> Outcome {
+pub(super) fn check_searches(caller: &Caller<'_>, directory: &Directory) -> Outcome {
     caller.check_access(directory, EXECUTE)
 }
 
-fn check_adds(caller: &Caller, tree: &mut Tree<'_>, path: &[u8]) -> Outcome {
+fn check_adds(caller: &Caller<'_>, tree: &mut Tree<'_>, path: &[u8]) -> Outcome {
     let (directory, _) = tree.parent_and_name(path)?;
     caller.check_access(&directory, WRITE | EXECUTE)
 }
 
-fn check_removes(caller: &Caller, tree: &mut Tree<'_>, path: &[u8]) -> Outcome {
+fn check_removes(caller: &Caller<'_>, tree: &mut Tree<'_>, path: &[u8]) -> Outcome {
     let (directory, name) = tree.parent_and_name(path)?;
     let child = directory.child(OsStr::from_bytes(name)).map_err(failed)?;
     caller.check_may_remove(&directory, &child)

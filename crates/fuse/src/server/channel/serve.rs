@@ -13,10 +13,12 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::net::{Shutdown, UCred, shutdown};
 
 use super::{Channel, changes, receive, send, walk};
+use crate::protocol::abi::ShownId;
 use crate::server::access::{Caller, is_privileged};
 use crate::server::exchange::Exchange;
 use crate::server::further;
 use crate::server::refusal::Refusal;
+use crate::server::state::Server;
 use crate::transport::Notify;
 
 /// What happens to a connection that is not served any more.
@@ -25,6 +27,21 @@ enum Next {
     Nothing,
     /// The client is told how the server ends.
     Ending,
+}
+
+/// The user and the process at the other end.
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    uid: ShownId,
+    gid: ShownId,
+    pid: u32,
+}
+
+impl Peer {
+    fn calls(self, server: &Server) -> Caller<'_> {
+        let Self { uid, gid, pid } = self;
+        Caller { uid, gid, pid, is_privileged: uid == ShownId::ROOT, owners: &server.owners }
+    }
 }
 
 /// Shuts everything down when dropped, also while a panic unwinds.
@@ -60,13 +77,13 @@ fn accept<'s>(
         // It fails once the listener is shut down.
         let Ok((socket, _)) = listener.accept() else { return };
         let Ok(UCred { pid, uid, gid }) = socket_peercred(&socket) else { continue };
-        let (uid, gid, pid) = (uid.as_raw(), gid.as_raw(), pid.as_raw_nonzero().get() as u32);
-        let caller = Caller { uid, gid, pid, is_privileged: uid == 0 };
+        let (uid, gid) = (ShownId::new(uid.as_raw()), ShownId::new(gid.as_raw()));
+        let peer = Peer { uid, gid, pid: pid.as_raw_nonzero().get() as u32 };
         let is_allowed = is_privileged(uid, exchange.owner);
         if is_allowed && exchange.channel.enter(number, &socket) {
             let serve = move || {
                 // An error ends the connection, and so does a panic, which was reported.
-                let serve = || serve_connection(exchange, caller, &socket, kernel);
+                let serve = || serve_connection(exchange, peer, &socket, kernel);
                 let served = catch_unwind(AssertUnwindSafe(serve));
                 exchange.channel.leave(number);
                 if let Ok(Ok(Next::Ending)) = served {
@@ -83,7 +100,7 @@ fn accept<'s>(
 
 fn serve_connection(
     exchange: &Exchange,
-    caller: Caller,
+    peer: Peer,
     socket: &UnixStream,
     kernel: &dyn Notify,
 ) -> io::Result<Next> {
@@ -96,11 +113,12 @@ fn serve_connection(
             Request::Receive(request) => {
                 exchange.with_server(|server| receive::receive(server, &request, socket, kernel))
             }
-            Request::Change(directory) => exchange
-                .with_server(|server| changes::change(server, directory, caller, socket, kernel)),
-            Request::Walk(request) => {
-                exchange.with_server(|server| walk::walk(server, &request, caller, socket, kernel))
-            }
+            Request::Change(directory) => exchange.with_server(|server| {
+                changes::change(server, directory, peer.calls(server), socket, kernel)
+            }),
+            Request::Walk(request) => exchange.with_server(|server| {
+                walk::walk(server, &request, peer.calls(server), socket, kernel)
+            }),
             Request::Remount(words) => exchange.remount(&words, kernel).map(|()| Vec::new()),
             Request::Mount(words) => {
                 mount_for(exchange, &words, socket)?;

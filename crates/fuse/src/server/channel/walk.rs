@@ -24,6 +24,7 @@ use crate::protocol::Notice;
 use crate::server::access::{Caller, EXECUTE, READ};
 use crate::server::call::{Outcome, failed};
 use crate::server::data::may_miss_data;
+use crate::server::owners::Owners;
 use crate::server::refusal::{Refusal, refuse};
 use crate::server::state::Server;
 use crate::transport::Notify;
@@ -43,7 +44,7 @@ const MOST_PATH_BYTES: usize = 256 << 10;
 pub(super) fn walk(
     server: &Server,
     request: &WalkRequest,
-    caller: Caller,
+    caller: Caller<'_>,
     socket: &UnixStream,
     kernel: &dyn Notify,
 ) -> Result<Vec<u8>, Refusal> {
@@ -123,7 +124,7 @@ struct Frame {
 /// A walk. Its functions fail if the client is gone.
 struct Walk<'s> {
     server: &'s Server,
-    caller: Caller,
+    caller: Caller<'s>,
     wants: Wants,
     out: Records<'s>,
     /// The path of the innermost directory.
@@ -162,7 +163,7 @@ impl Walk<'_> {
             return self.fail(name, Errno::NAMETOOLONG);
         }
         let metadata = directory.metadata();
-        let attributes = attributes_of(&metadata, metadata.allocated_bytes);
+        let attributes = attributes_of(&metadata, metadata.allocated_bytes, &self.server.owners);
         self.out.add(&Record::Directory { path: &self.path, attributes })?;
         if self.wants.xattrs
             && let Err(errno) = self.xattrs(&directory)?
@@ -249,6 +250,9 @@ impl Walk<'_> {
         let (has_data, is_read) = (data && is_file, (data || written) && is_file);
         let attributes = attributes_of(metadata, taken_bytes);
         if is_left || !(has_target || is_read || xattrs) {
+        let has_data = data && file_type == FileType::Regular;
+        let attributes = attributes_of(metadata, taken_bytes, &self.server.owners);
+        if is_left || !(has_target || has_data || xattrs) {
             return self.out.add(&Record::Entry { name, target: b"", attributes });
         }
         let shown = OsStr::from_bytes(name);
@@ -291,7 +295,8 @@ impl Walk<'_> {
             let name = xattr.name.as_bytes();
             // The kernel shows others than root none of these.
             if self.caller.is_privileged || !name.starts_with(b"trusted.") {
-                self.out.add(&Record::Xattr { name, value: &xattr.value })?;
+                let value = self.server.owners.shown_xattr(name, xattr.value);
+                self.out.add(&Record::Xattr { name, value: &value })?;
             }
         }
         Ok(Ok(()))
@@ -369,9 +374,10 @@ fn taken_bytes(inode: &Inode, metadata: &Metadata) -> u64 {
     metadata.allocated_bytes + unplaced_bytes
 }
 
-fn attributes_of(metadata: &Metadata, taken_bytes: u64) -> Attributes {
+fn attributes_of(metadata: &Metadata, taken_bytes: u64, owners: &Owners) -> Attributes {
     let times = [metadata.atime, metadata.mtime, metadata.ctime, metadata.otime];
     let (major, minor) = metadata.device;
+    let (uid, gid) = owners.for_program(metadata);
     Attributes {
         subvolume: metadata.subvolume,
         inode: metadata.inode,
@@ -385,8 +391,8 @@ fn attributes_of(metadata: &Metadata, taken_bytes: u64) -> Attributes {
         sequence: metadata.sequence,
         mode: metadata.mode,
         nlink: metadata.nlink,
-        uid: metadata.uid,
-        gid: metadata.gid,
+        uid,
+        gid,
         device: [major, minor],
     }
 }

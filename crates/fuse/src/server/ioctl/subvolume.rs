@@ -35,7 +35,7 @@ pub(super) fn create_v2(ioctl: &mut Ioctl<'_>) -> Outcome {
 fn create_named(ioctl: &Ioctl<'_>, name: &OsStr) -> Outcome {
     let directory = ioctl.node()?.directory()?;
     ioctl.call.caller.check_access(&directory, WRITE | EXECUTE)?;
-    let root = ioctl.call.new_inode(ROOT_MODE, 0, (0, 0));
+    let root = ioctl.call.new_inode(ROOT_MODE, 0, (0, 0))?;
     directory.create_child_subvolume(name, &root).map_err(failed)?;
     ioctl.call.tell_of_name(ioctl.call.id, name);
     Ok(())
