@@ -192,6 +192,7 @@ fn the_debian_package_is_sound() {
         "./usr/sbin/umount.fuse.larder -> ../bin/larder\n",
         "./usr/share/man/man1/larder-subvolume-list.1.gz\n",
         "./usr/share/doc/larder/copyright\n",
+        "./usr/lib/systemd/user/larder-mount@.service\n",
     ] {
         assert!(content.contains(path), "{path}: {content}");
     }
@@ -201,4 +202,25 @@ fn the_debian_package_is_sound() {
     output(Command::new("dpkg-deb").arg("--extract").args([&package, &installed]));
     let version = output(Command::new(installed.join("usr/bin/larder")).arg("--version"));
     assert_eq!(version, larder(&["--version"]));
+    verify_units(&installed, folder);
+}
+
+/// systemd understands the unit that was installed, with the program in its place, and the one that
+/// a document shows.
+fn verify_units(installed: &Path, folder: &Path) {
+    let unit = installed.join("usr/lib/systemd/user/larder-mount@.service");
+    let unit = fs::read_to_string(unit).expect("it was installed");
+    assert_eq!(unit.matches("/usr/bin/larder ").count(), 2, "{unit}");
+    let unit = unit.replace("/usr/bin/larder ", &format!("{LARDER} "));
+    let page = include_str!("../../../docs/installing.md");
+    let shown = page.split_once("```ini\n").and_then(|(_, after)| after.split_once("```"));
+    let (shown, _) = shown.expect("the page shows a unit");
+    for (name, text, manager) in
+        [("larder-mount@disk.service", &*unit, "--user"), ("mnt-disk.mount", shown, "--system")]
+    {
+        fs::write(folder.join(name), text).unwrap();
+        let mut analyze = Command::new("systemd-analyze");
+        analyze.args([manager, "--man=no", "verify"]).arg(folder.join(name));
+        assert_eq!(output(analyze.env("XDG_RUNTIME_DIR", folder)), "");
+    }
 }

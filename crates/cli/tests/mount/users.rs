@@ -126,6 +126,26 @@ pub(crate) fn other_users_mount_use_and_unmount() {
     succeed(larder().arg("check").arg(at("disk.img")));
 }
 
+/// What systemd runs for a user's mount, with the settings of a file, also without options.
+#[test]
+fn the_unit_for_systemd_mounts_and_unmounts() {
+    let unit = include_str!("../../../../packaging/larder-mount@.service");
+    let run = |key: &str| {
+        let line = unit.lines().find_map(|line| line.strip_prefix(key)).expect("it is there");
+        line.replace("/usr/bin/larder", "./larder")
+    };
+    let (start, stop) = (run("ExecStart="), run("ExecStop="));
+    let scratch = folder_of_nobody();
+    succeed(larder().args(["mkfs", "-q", "-b", "1G"]).arg(scratch.path().join("disk.img")));
+    std::os::unix::fs::chown(scratch.path().join("disk.img"), Some(NOBODY), Some(NOBODY)).unwrap();
+    for (options, owner) in [("", "0"), ("map-users=nobody:root,noatime", "65534")] {
+        let mut bash = as_nobody("bash");
+        bash.args(["-euc", &format!("{start}; stat -c %u mnt; {stop}; ls mnt")]);
+        bash.envs([("IMAGE", "disk.img"), ("MOUNTPOINT", "mnt"), ("OPTIONS", options)]);
+        assert_eq!(succeed(bash.current_dir(scratch.path())), format!("{owner}\n"));
+    }
+}
+
 /// First use: the user who creates a file system can write to it, mounted by larder or by the
 /// kernel. A failed attempt leaves nothing.
 #[test]
