@@ -169,6 +169,50 @@ fn postgresql() {
     mounted.finish();
 }
 
+const CONTAINER: &str = r#"FROM scratch
+COPY busybox /bin/busybox
+RUN ["/bin/busybox", "sh", "-c", "/bin/busybox mkdir /data; echo bread > /data/b"]
+RUN ["/bin/busybox", "ln", "/data/b", "/data/c"]
+CMD ["/bin/busybox", "cat", "/data/c"]
+"#;
+
+/// A container image is built, run, committed, saved and loaded, all of it on a mount.
+#[test]
+fn podman() {
+    let (mounted, running) = (Mounted::new(), Scratch::new());
+    fs::create_dir(mounted.join("context")).unwrap();
+    fs::write(mounted.join("context/Containerfile"), CONTAINER).unwrap();
+    let script = format!(
+        r#"
+        # Containers copy the table of mounts, and would hold up those of other tests.
+        {{ findmnt -rno TARGET | grep /larder-testkit- | grep -vx "$PWD" | xargs -r umount -l; }} || true
+        podman() {{
+            command podman --root $PWD/graph --runroot {running} --storage-driver vfs \
+                --cgroup-manager cgroupfs --events-backend file --runtime runc "$@"
+        }}
+        run() {{ podman run --network none --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 "$@"; }}
+        cp "$(command -v busybox)" context/busybox
+        podman build -q --isolation chroot -t pantry context > /dev/null
+        run --rm localhost/pantry
+        run --name jam localhost/pantry /bin/busybox sh -c 'echo jam > /data/j'
+        podman diff jam | grep /data
+        podman commit -q jam jam > /dev/null
+        podman rm jam > /dev/null
+        podman save -q -o saved.tar localhost/jam
+        podman rmi -a -f > /dev/null
+        podman load -q -i saved.tar > /dev/null
+        run --rm localhost/jam /bin/busybox cat /data/c /data/j
+        podman rmi -a -f > /dev/null
+        "#,
+        running = running.path().display(),
+    );
+    let path = running.path().join("script");
+    fs::write(&path, script).unwrap();
+    let said = mounted.shell(&format!("unshare --mount bash -euo pipefail {}", path.display()));
+    assert_eq!(said, "bread\nC /data\nA /data/j\nbread\njam\n");
+    mounted.finish();
+}
+
 #[test]
 fn copies_with_acls_and_attributes() {
     let mounted = Mounted::new();
