@@ -248,11 +248,8 @@ impl Walk<'_> {
         let has_target = targets && file_type == FileType::Symlink;
         let is_file = file_type == FileType::Regular;
         let (has_data, is_read) = (data && is_file, (data || written) && is_file);
-        let attributes = attributes_of(metadata, taken_bytes);
-        if is_left || !(has_target || is_read || xattrs) {
-        let has_data = data && file_type == FileType::Regular;
         let attributes = attributes_of(metadata, taken_bytes, &self.server.owners);
-        if is_left || !(has_target || has_data || xattrs) {
+        if is_left || !(has_target || is_read || xattrs) {
             return self.out.add(&Record::Entry { name, target: b"", attributes });
         }
         let shown = OsStr::from_bytes(name);
