@@ -39,8 +39,8 @@
 //!   slot among the threads that serve before it tells the kernel (`transport/away.rs`), or leaves
 //!   that to a thread that serves nothing (`transport/soon.rs`). Over rings one entry of each queue
 //!   never does (`transport/io_uring/seasoned.rs`).
-//! - The ids of users and groups that a mount shows and those that are stored are of different types;
-//!   `server/owners.rs` alone turns one into the other.
+//! - The ids of users and groups that a mount shows and those that are stored are of different
+//!   types; `server/owners.rs` alone turns one into the other.
 //! - `server/nodes.rs` says which numbers and generations nodes have; `server/pruning.rs`, when the
 //!   server asks the kernel to forget inodes; `server/open.rs`, what an open decides.
 //! - A remount exchanges the server while the mount is in use (`server/exchange.rs`). Further

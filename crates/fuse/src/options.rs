@@ -56,8 +56,8 @@ pub struct ServerOptions {
     /// The kernel caches what programs write, and writes it back later: a program learns from fsync
     /// or close of errors that write(2) would have returned.
     pub writeback_cache: bool,
-    /// From the users and groups that programs see to those that are stored. With ranges, ids in none
-    /// are not shown, and nothing is stored for them.
+    /// From the users and groups that programs see to those that are stored. With ranges, ids in
+    /// none are not shown, and nothing is stored for them.
     pub owner_map: OwnerMap,
     /// How many inodes the server remembers for the kernel; those that only a listing showed count
     /// for a thirty-second. Above that it asks the kernel to drop unused inodes, which Linux 6.18 and

@@ -164,14 +164,14 @@ macro_rules! structures {
 
 structures! {
     /// `fuse_in_header`: the beginning of each request.
-    InHeader: 40 { len: u32, opcode: u32, unique: u64, nodeid: u64, uid: ShownId, gid: ShownId, pid: u32,
-        total_extlen: u16, padding: u16 }
+    InHeader: 40 { len: u32, opcode: u32, unique: u64, nodeid: u64, uid: ShownId, gid: ShownId,
+        pid: u32, total_extlen: u16, padding: u16 }
     /// `fuse_out_header`: the beginning of each reply and notification.
     OutHeader: 16 { len: u32, error: i32, unique: u64 }
     /// `fuse_attr`.
     Attr: 88 { ino: u64, size: u64, blocks: u64, atime: u64, mtime: u64, ctime: u64, atimensec: u32,
-        mtimensec: u32, ctimensec: u32, mode: u32, nlink: u32, uid: ShownId, gid: ShownId, rdev: u32,
-        blksize: u32, flags: u32 }
+        mtimensec: u32, ctimensec: u32, mode: u32, nlink: u32, uid: ShownId, gid: ShownId,
+        rdev: u32, blksize: u32, flags: u32 }
     /// `fuse_entry_out`.
     EntryOut: 128 { nodeid: u64, generation: u64, entry_valid: u64, attr_valid: u64,
         entry_valid_nsec: u32, attr_valid_nsec: u32, attr: Attr }
@@ -182,8 +182,8 @@ structures! {
     /// `fuse_sx_time`.
     SxTime: 16 { tv_sec: i64, tv_nsec: u32, reserved: i32 }
     /// `fuse_statx`.
-    Statx: 256 { mask: u32, blksize: u32, attributes: u64, nlink: u32, uid: ShownId, gid: ShownId, mode: u16,
-        spare0: u16, ino: u64, size: u64, blocks: u64, attributes_mask: u64, atime: SxTime,
+    Statx: 256 { mask: u32, blksize: u32, attributes: u64, nlink: u32, uid: ShownId, gid: ShownId,
+        mode: u16, spare0: u16, ino: u64, size: u64, blocks: u64, attributes_mask: u64, atime: SxTime,
         btime: SxTime, ctime: SxTime, mtime: SxTime, rdev_major: u32, rdev_minor: u32, dev_major: u32,
         dev_minor: u32, spare2: [u64; 14] }
     /// `fuse_statx_out`.

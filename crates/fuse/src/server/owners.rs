@@ -9,8 +9,8 @@
 //!   owner or group is read-only, and root has no privilege there, as in the kernel's own mounts
 //!   with other ids.
 //! - Nothing is stored for an id of which the map says nothing: `EOVERFLOW`.
-//! - An inode that is given the owner that it is shown with keeps the stored one, of which there may
-//!   be several.
+//! - An inode that is given the owner that it is shown with keeps the stored one, of which there
+//!   may be several.
 //! - Streams, and items that a program searches for, have stored ids: they are the file system, not
 //!   a view of it.
 
@@ -98,8 +98,8 @@ impl Owners {
         (user.map_or(no_user, ShownId::number), group.map_or(no_group, ShownId::number))
     }
 
-    /// The value of an extended attribute for the kernel and for programs. The kernel refuses an ACL
-    /// with entries for no id, so they are left out.
+    /// The value of an extended attribute for the kernel and for programs. The kernel refuses an
+    /// ACL with entries for no id, so they are left out.
     pub(super) fn shown_xattr(&self, name: &[u8], value: Vec<u8>) -> Vec<u8> {
         if self.is_empty() {
             return value;
@@ -115,8 +115,8 @@ impl Owners {
         shown
     }
 
-    /// The value to store for one that a program sets. The error is that of a value that names an id
-    /// which does not exist.
+    /// The value to store for one that a program sets. The error is that of a value that names an
+    /// id which does not exist.
     pub(super) fn stored_xattr<'v>(
         &self,
         name: &[u8],

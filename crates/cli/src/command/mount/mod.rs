@@ -80,10 +80,10 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///   noatime, relatime, strictatime, nodiratime
 ///                         when to keep times of last access: by default never
 ///   map-users=OUTER:INNER[:COUNT]/..., map-groups=...
-///                         show users with ids from INNER on, COUNT of them, as those from OUTER on,
-///                         and store what OUTER makes as INNER's; likewise groups. Ids in no range
-///                         are shown as nobody's, and nobody changes their files or makes files for
-///                         them
+///                         show users with ids from INNER on, COUNT of them, as those from OUTER
+///                         on, and store what OUTER makes as INNER's; likewise groups. Ids in no
+///                         range are shown as nobody's, and nobody changes their files or makes
+///                         files for them
 ///   squash=USER:GROUP     the user and the group to show, and to store, for ids in no range
 ///   user_subvol_rm_allowed
 ///                         users may delete subvolumes that are theirs
@@ -108,15 +108,15 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///   nobarrier, nospace_cache, recovery, ref_verify, rescan_uuid_tree, space_cache=v1, ssd_spread,
 ///   sync, thread_pool, usebackuproot, and all of rescue= except nologreplay
 /// `remount` changes the options of a mount: ro, rw, and all others that can change. Only root can
-/// change ro and rw. The subvolume that is shown, the users who see it, the ids that are mapped, and
-/// the times of last access that are kept cannot change.
+/// change ro and rw. The subvolume that is shown, the users who see it, the ids that are mapped,
+/// and the times of last access that are kept cannot change.
 ///
 /// Root can mount a file system in further places while it is mounted: the same part of it, or
 /// another subvolume. The running server serves these mounts too. Each mount has its own ro, nodev,
-/// nosuid, noexec, subvol and subvolid. The other options are those of the first mount: allow_other,
-/// maps of ids and times of last access are refused if they differ, and other differences are
-/// reported and ignored. A mount for writing is refused while the file system is mounted for reading:
-/// remount it first. Root can show a user's mount in another place with 'mount --bind'.
+/// nosuid, noexec, subvol and subvolid. The other options are those of the first mount:
+/// allow_other, maps of ids and times of last access are refused if they differ, and other
+/// differences are reported and ignored. A mount for writing is refused while the file system is
+/// mounted for reading: remount it first. Root can show a user's mount in another place with 'mount --bind'.
 ///
 /// fsync makes a file durable on every mount. sync(2) and syncfs(2) make everything durable on
 /// mounts for writing that root makes in the machine's first mount namespace, with Linux 6.18 or
