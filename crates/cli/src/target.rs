@@ -16,10 +16,11 @@ pub struct Target {
 }
 
 impl Target {
-    /// Splits `text` at the first `:/`; a text without one means the root of the image.
+    /// Splits `text` at the first `:/` after the scheme of a URL; a text without one means the root
+    /// of the image.
     pub fn parse(text: &OsStr) -> Self {
         let bytes = text.as_bytes();
-        match bytes.windows(2).position(|pair| pair == b":/") {
+        match path_colon(text) {
             Some(colon) => Self {
                 image: OsString::from_vec(bytes[..colon].to_vec()).into(),
                 path: bytes[colon + 1..].to_vec(),
@@ -29,12 +30,26 @@ impl Target {
     }
 }
 
+/// Where the `:/` of an `IMAGE:/path` is.
+fn path_colon(text: &OsStr) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let scheme =
+        if larder_objects::is_url(text) { bytes.iter().position(|b| *b == b'/')? } else { 0 };
+    let colon = bytes[scheme..].windows(2).position(|pair| pair == b":/")?;
+    Some(scheme + colon)
+}
+
+/// Whether `text` is an `IMAGE:/path`.
+pub fn names_image(text: &OsStr) -> bool {
+    path_colon(text).is_some()
+}
+
 /// The path in a mounted file system in `text`, unless that is an `IMAGE:/path` of an existing
 /// image, or an image or a device itself. A path that does not exist yet lies in a directory.
 pub fn mounted_path(text: &OsStr) -> Option<&Path> {
     let image = Target::parse(text).image;
-    let names_image = text.as_bytes().windows(2).any(|two| two == b":/");
-    if (names_image && image.symlink_metadata().is_ok()) || devices::is_name(image.as_os_str()) {
+    let is_named = devices::is_name(image.as_os_str()) || larder_objects::is_url(text);
+    if is_named || (names_image(text) && image.symlink_metadata().is_ok()) {
         return None;
     }
     let path = Path::new(text);
@@ -47,7 +62,7 @@ pub fn mounted_path(text: &OsStr) -> Option<&Path> {
 
 /// The text of an `IMAGE:/path`, which a bare `IMAGE` is made to: names below can be joined to it.
 pub fn image_path(text: &OsStr) -> PathBuf {
-    if text.as_bytes().windows(2).any(|two| two == b":/") {
+    if names_image(text) {
         return text.into();
     }
     OsString::from_vec([text.as_bytes(), b":/"].concat()).into()
@@ -95,6 +110,10 @@ mod tests {
         assert_eq!(target.image, PathBuf::from("dir/a:b.img"));
         assert_eq!(target.path, b"/home/x:/y");
         assert_eq!(Target::parse(OsStr::new("disk.img")).path, b"/");
+        let target = Target::parse(OsStr::new("s3://bucket/photos@yesterday:/2024"));
+        assert_eq!(target.image, PathBuf::from("s3://bucket/photos@yesterday"));
+        assert_eq!(target.path, b"/2024");
+        assert_eq!(Target::parse(OsStr::new("s3://bucket")).path, b"/");
     }
 
     #[test]

@@ -37,6 +37,12 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// and no later success may suggest otherwise.
     fn flush(&self) -> Result<(), DeviceError>;
 
+    /// Returns once the device keeps this order: no write that follows is durable before those that
+    /// returned before this call. A device that knows no cheaper way [flushes](Self::flush).
+    fn barrier(&self) -> Result<(), DeviceError> {
+        self.flush()
+    }
+
     /// Tells the device that the range's content is no longer needed; reading it gives unspecified
     /// bytes.
     ///

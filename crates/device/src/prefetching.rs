@@ -181,6 +181,10 @@ impl Device for PrefetchingDevice {
         self.shared.inner.flush()
     }
 
+    fn barrier(&self) -> Result<(), DeviceError> {
+        self.shared.inner.barrier()
+    }
+
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<(), DeviceError> {
         self.shared.inner.discard(offset, len_bytes)
     }

@@ -62,6 +62,10 @@ impl Device for Window {
         self.whole.flush()
     }
 
+    fn barrier(&self) -> Result<(), DeviceError> {
+        self.whole.barrier()
+    }
+
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<(), DeviceError> {
         check_call(self, Operation::Discard, offset, len_bytes)?;
         self.whole.discard(self.offset + offset, len_bytes)

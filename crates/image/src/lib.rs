@@ -6,8 +6,8 @@
 //! - a partition of it, if it has a partition table (GPT or MBR);
 //! - the part of it that begins at a given byte.
 //!
-//! Each may be in the disk that an image file of the format qcow2 contains. A [`Place`] chooses
-//! between them. By default it is where btrfs is.
+//! Each may be in the disk that an image file of the format qcow2 contains, or in the one whose
+//! content lies in objects, to which a URL leads. A [`Place`] chooses between them. By default it is where btrfs is.
 //!
 //! # Invariants
 //! - Nothing is guessed: where btrfs is in several places, the caller must choose one.
@@ -19,6 +19,7 @@
 //!   use different partitions of one disk, but only one can write to an image file.
 
 mod find;
+mod objects;
 mod open;
 mod place;
 // The format driver knows these systems.

@@ -9,6 +9,7 @@ use larder_platform::FileTypeExt;
 
 use crate::Place;
 use crate::find::{Part, find, holds_btrfs};
+use crate::objects;
 use crate::qcow2;
 
 /// The first bytes of a qcow2 image.
@@ -24,7 +25,8 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Opens what is at `place` of the image file or block device at `path`.
+    /// Opens what is at `place` of the image file or block device at `path`, or of the objects that
+    /// a URL leads to.
     ///
     /// # Errors
     /// Those of [`FileDevice::open`]; and [`DeviceError::Open`] if the place is not there, or must
@@ -56,6 +58,10 @@ struct Content {
 
 impl Content {
     fn open(path: &Path, access: Access) -> Result<Self, DeviceError> {
+        if larder_objects::is_url(path.as_os_str()) {
+            let device = objects::open(path, access)?;
+            return Ok(Self { device, file: None, sector_bytes: objects::SECTOR_BYTES });
+        }
         let file = Arc::new(FileDevice::open(path, access)?);
         let sector_bytes = file.sector_bytes();
         if file.is_block_device() {

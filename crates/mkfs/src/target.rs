@@ -36,6 +36,7 @@ impl Undo {
         force: bool,
     ) -> Result<Opened, MkfsError> {
         if place == Place::WHOLE
+            && !larder_objects::is_url(path.as_os_str())
             && path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
         {
             let device = || path.display().to_string();

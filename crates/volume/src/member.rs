@@ -144,8 +144,19 @@ impl VolumeDevice {
     }
 
     pub(crate) fn flush(&self) -> Result<(), DeviceError> {
+        self.ordering(|device| device.flush())
+    }
+
+    pub(crate) fn barrier(&self) -> Result<(), DeviceError> {
+        self.ordering(|device| device.barrier())
+    }
+
+    fn ordering(
+        &self,
+        call: impl FnOnce(&dyn Device) -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
         let Some(device) = self.written_to() else { return Ok(()) };
-        device.flush().inspect_err(|error| {
+        call(&**device).inspect_err(|error| {
             self.counters.flush_errors.add(1);
             self.report_failure(error);
         })

@@ -22,7 +22,7 @@ use crate::on_mount::{self, OnMount, OntoMount};
 use crate::onto_host::OntoHost;
 use crate::owner::MapOptions;
 use crate::source::{PathSource, Writing, warn_of_bad_copies};
-use crate::target::{Target, is_image, parent_of};
+use crate::target::{Target, is_image, names_image, parent_of};
 use crate::transplant::Transplant;
 use crate::tree::walk;
 use crate::untar::Untar;
@@ -82,7 +82,7 @@ impl Cp {
             self.archive || map.is_empty(),
             "copies without --archive belong to the user who makes them: add --archive"
         );
-        if self.destination.as_os_str().as_bytes().windows(2).any(|pair| pair == b":/") {
+        if names_image(self.destination.as_os_str()) {
             return self.copy_in(&map);
         }
         interrupt::watch()?;
@@ -141,8 +141,7 @@ impl Cp {
         let mut ingest = Ingest::new(&mut image, self.keep()).expect(&self.sources);
         for source in &self.sources {
             let path = Path::new(source);
-            let names_image = source.as_bytes().windows(2).any(|pair| pair == b":/");
-            if names_image && path.symlink_metadata().is_err() {
+            if names_image(source) && path.symlink_metadata().is_err() {
                 between += self.copy_between(source, writing, map, &destination, into)?;
                 continue;
             }
@@ -315,8 +314,7 @@ fn unpack_input(untar: Untar<'_>) -> anyhow::Result<usize> {
 /// Whether a source is a file of this system, and neither an image nor in one.
 fn is_of_this_system(source: &OsStr) -> bool {
     let path = Path::new(source);
-    let names_image = source.as_bytes().windows(2).any(|pair| pair == b":/");
-    path.symlink_metadata().is_ok() && !(names_image || path.is_file() && is_image(path))
+    path.symlink_metadata().is_ok() && !(names_image(source) || path.is_file() && is_image(path))
 }
 
 /// Why `source` cannot be copied to `target`, if both are one file, or one lies in the other.

@@ -11,9 +11,11 @@ mod completions;
 mod cp;
 mod device;
 mod du;
+mod export;
 mod filesystem;
 mod getfattr;
 mod health;
+mod import;
 mod inspect;
 mod install_links;
 mod ln;
@@ -23,6 +25,7 @@ mod mkdir;
 mod mkfs;
 mod mount;
 mod mv;
+mod objects;
 mod property;
 mod receive;
 mod reflink;
@@ -108,10 +111,12 @@ enum Command {
     #[command(subcommand, alias = "d")]
     Device(device::Device),
     Du(du::Du),
+    Export(export::Export),
     #[command(subcommand)]
     Filesystem(filesystem::Filesystem),
     Getfattr(getfattr::Getfattr),
     Health(health::Health),
+    Import(import::Import),
     #[command(subcommand, visible_alias = "inspect-internal", aliases = ["i", "in", "ins"])]
     Inspect(inspect::Inspect),
     InstallLinks(install_links::InstallLinks),
@@ -122,6 +127,8 @@ enum Command {
     Mkfs(Box<mkfs::Mkfs>),
     Mount(mount::Mount),
     Mv(mv::Mv),
+    #[command(subcommand)]
+    Objects(objects::Objects),
     #[command(subcommand)]
     Property(property::Property),
     Receive(receive::Receive),
@@ -166,9 +173,11 @@ impl Larder {
             Command::Cp(command) => command.run(),
             Command::Device(command) => command.run(&global),
             Command::Du(command) => command.run(&global),
+            Command::Export(command) => command.run(),
             Command::Filesystem(command) => command.run(&global),
             Command::Getfattr(command) => command.run(&global),
             Command::Health(command) => command.run(&global),
+            Command::Import(command) => command.run(),
             Command::Inspect(command) => command.run(&global),
             Command::InstallLinks(command) => command.run(&global),
             Command::Ln(command) => command.run(),
@@ -177,6 +186,7 @@ impl Larder {
             Command::Umount(command) => command.run(),
             Command::Version => version::run(&global, program),
             Command::Mv(command) => command.run(),
+            Command::Objects(command) => command.run(&global),
             Command::Property(command) => command.run(&global),
             Command::Rm(command) => command.run(),
             Command::Write(command) => command.run(),

@@ -103,9 +103,18 @@ impl Volume {
     /// The first half of that: for a superblock that differs from the last commit's only in its
     /// log.
     pub fn write_first_copies(&self, template: &Superblock) -> Result<(), WriteError> {
-        self.flush()?;
+        self.barrier()?;
         write_copies(self.devices(), OFFSETS[0], template)?;
         self.flush()
+    }
+
+    /// Makes sure that no superblock is durable before what it leads to. Only a single device can
+    /// keep that order by itself: what one leads to may be on others.
+    fn barrier(&self) -> Result<(), WriteError> {
+        match self.devices() {
+            [device] => Ok(device.barrier()?),
+            _ => self.flush(),
+        }
     }
 
     /// Writes a range to devices that missed commits, where their content differs. `good` is the

@@ -33,6 +33,7 @@ use self::options::{Options, Subvolume};
 use self::part::Part;
 use super::Outcome;
 use super::mkfs::caller;
+use super::objects;
 use crate::devices;
 use crate::ending::server_of;
 use crate::interrupt::{self, HalfMade};
@@ -127,6 +128,7 @@ const PAUSE: Duration = Duration::from_millis(30);
 /// Examples:
 ///   larder mount disk.img ~/mnt
 ///   larder mount --create 8G new.img ~/mnt
+///   larder mount --create 1T s3://bucket/photos ~/mnt
 ///   larder mount -o ro,subvol=snapshots/monday disk.img /mnt
 ///   larder mount -o map-users=ann:root,map-groups=ann:root disk.img ~/mnt
 ///   larder mount -o remount,rw /mnt
@@ -244,8 +246,12 @@ impl Mount {
         };
         let devices = devices::all(&devices, options.place, options.degraded)?;
         // Other programs are told where the devices are.
-        let absolute =
-            |device: &PathBuf| device.canonicalize().with_context(|| device.display().to_string());
+        let absolute = |device: &PathBuf| {
+            if larder_objects::is_url(device.as_os_str()) {
+                return Ok(device.clone());
+            }
+            device.canonicalize().with_context(|| device.display().to_string())
+        };
         let devices: Vec<PathBuf> = devices.iter().map(absolute).collect::<anyhow::Result<_>>()?;
         let memory = self.memory.unwrap_or_else(Memory::of_this_machine);
         options.server = memory.serve(options.server.clone());
@@ -340,7 +346,9 @@ fn open(
 /// Those of `devices` that another program writes to, if they are only read here: its changes would
 /// not be seen.
 fn writer_beside<'d>(devices: &'d [PathBuf], options: &Options) -> io::Result<Option<&'d PathBuf>> {
-    for device in devices.iter().filter(|_| options.mount.read_only) {
+    // A reader of objects sees one state, whatever a writer does meanwhile.
+    let files = devices.iter().filter(|device| !larder_objects::is_url(device.as_os_str()));
+    for device in files.filter(|_| options.mount.read_only) {
         if larder_device::has_writer(device)? {
             return Ok(Some(device));
         }
@@ -442,6 +450,12 @@ fn unmount_on_signals(signals: &mut Signals, mount: &larder_fuse::Mount, mountpo
 /// It is removed unless it gets mounted.
 fn create_image(devices: &[PathBuf], size: u64, map: &OwnerMap) -> anyhow::Result<HalfMade> {
     let [image] = devices else { bail!("--create makes one image") };
+    if larder_objects::is_url(image.as_os_str()) {
+        objects::create(image, size)?;
+        let options = MkfsOptions { owner: Some(caller()), ..MkfsOptions::default() };
+        mkfs(devices, &options)?;
+        return Ok(HalfMade::of(&[])?);
+    }
     if image.try_exists()? {
         bail!("{}: it exists already; without --create it is mounted", image.display());
     }

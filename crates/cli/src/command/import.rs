@@ -1,0 +1,59 @@
+//! `larder import`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use larder_device::{Access, Device, FileDevice};
+use larder_objects::{Address, ObjectDevice, Options, PATIENCE};
+
+use super::Outcome;
+use super::export::PIECE_BYTES;
+use super::objects;
+use crate::progress::Progress;
+
+/// Copy an image to object storage
+///
+/// Zeros take no space there.
+///
+/// Example: larder import disk.img s3://bucket/photos
+#[derive(Debug, Args)]
+pub struct Import {
+    /// The image or device to copy, which must not be in use
+    #[arg(value_name = "IMAGE")]
+    image: PathBuf,
+    /// Where to; there must be no file system yet
+    #[arg(value_name = "URL")]
+    url: PathBuf,
+}
+
+impl Import {
+    pub fn run(self) -> Outcome {
+        // Nothing may change it meanwhile.
+        let image = FileDevice::open(&self.image, Access::ReadWrite)?;
+        let address: Address = self.url.to_string_lossy().parse()?;
+        objects::create(&self.url, image.len_bytes())?;
+        let device = ObjectDevice::open(address.store(PATIENCE)?, &Options::default())?;
+        let mut progress = Progress::of_bytes();
+        progress.expect(image.len_bytes());
+        let mut piece = Vec::new();
+        let mut at = 0;
+        while at < image.len_bytes() {
+            let len_bytes = PIECE_BYTES.min(image.len_bytes() - at);
+            piece.resize(len_bytes as usize, 0);
+            image.read_at(&mut piece, at)?;
+            for (index, block) in piece.chunks(BLOCK_BYTES).enumerate() {
+                if block.iter().any(|byte| *byte != 0) {
+                    device.write_at(block, at + (index * BLOCK_BYTES) as u64)?;
+                }
+            }
+            at += len_bytes;
+            progress.set(at);
+        }
+        device.flush()?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Blocks of zeros of this length are left out.
+const BLOCK_BYTES: usize = 4096;

@@ -1,0 +1,68 @@
+//! `larder objects gc`.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Args;
+use larder_objects::{Address, ObjectDevice, Options, Policy, info};
+use serde::Serialize;
+
+use super::{parse_address, parse_policy, parse_time, store};
+use crate::command::Outcome;
+use crate::global::Global;
+use crate::output::stdout;
+use crate::print::write_json;
+
+/// Delete objects that no kept state needs
+///
+/// A mount does that too, now and then. This also finds objects that a crash left behind. Readers
+/// may still use what no state needs any more, so it stays for a time.
+///
+/// Examples:
+///   larder objects gc s3://bucket/photos
+///   larder objects gc --keep all=1h,hourly=2d,daily=4w --delete-after 2h s3://bucket/photos
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Gc {
+    /// From now on, keep all states that are younger than the first time, one for each hour up to
+    /// the second, and one for each day up to the third (all=1h,hourly=1d,daily=30d)
+    #[arg(long, value_name = "POLICY", value_parser = parse_policy)]
+    keep: Option<Policy>,
+    /// From now on, delete objects so long after the last state that needs them has gone (1h)
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    delete_after: Option<u64>,
+    /// Where the file system is. It must not be in use
+    #[arg(value_name = "URL", value_parser = parse_address)]
+    address: Address,
+}
+
+#[derive(Serialize)]
+struct Object {
+    deleted: u64,
+    waiting: u64,
+}
+
+impl Gc {
+    pub fn run(self, global: &Global) -> Outcome {
+        let store = store(&self.address)?;
+        let before = info(&*store)?;
+        let device = ObjectDevice::open(store, &Options::default())?;
+        if self.keep.is_some() || self.delete_after.is_some() {
+            let policy = self.keep.unwrap_or(before.policy);
+            device.set_policy(policy, self.delete_after.unwrap_or(before.delete_after))?;
+        }
+        let collected = device.collect_garbage()?;
+        let object = Object { deleted: collected.deleted, waiting: collected.waiting };
+        if global.is_json() {
+            write_json(&mut stdout(), "objects-gc", &object)?;
+        } else {
+            writeln!(
+                stdout(),
+                "{} objects were deleted; {} wait until readers have gone",
+                object.deleted,
+                object.waiting
+            )?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,98 @@
+//! `larder objects info`.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Args;
+use larder_objects::Address;
+use serde::Serialize;
+
+use super::{local, parse_address, store};
+use crate::command::Outcome;
+use crate::global::Global;
+use crate::output::stdout;
+use crate::print::write_json;
+use crate::units::Units;
+
+/// Show how much space objects take, and who writes them
+///
+/// Live is what the last state needs. Kept states may need more.
+///
+/// Example: larder objects info s3://bucket/photos
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Info {
+    #[command(flatten)]
+    units: Units,
+    /// Where the file system is
+    #[arg(value_name = "URL", value_parser = parse_address)]
+    address: Address,
+}
+
+/// Sizes are in bytes, times in seconds.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Object {
+    size: u64,
+    state: u64,
+    state_time: u64,
+    states: usize,
+    keep: String,
+    delete_after: u64,
+    epoch: u32,
+    writer: String,
+    closed: bool,
+    segments: u64,
+    segments_size: u64,
+    segments_live: u64,
+    maps: u64,
+    maps_size: u64,
+    maps_live: u64,
+    doomed: u64,
+}
+
+impl Info {
+    pub fn run(self, global: &Global) -> Outcome {
+        let info = larder_objects::info(&*store(&self.address)?)?;
+        let object = Object {
+            size: info.len_bytes,
+            state: info.state.number,
+            state_time: info.state.time,
+            states: info.states.len(),
+            keep: info.policy.to_string(),
+            delete_after: info.delete_after,
+            epoch: info.epoch,
+            writer: info.writer,
+            closed: info.is_closed,
+            segments: info.segments.0,
+            segments_size: info.segments.1,
+            segments_live: info.segments.2,
+            maps: info.maps.0,
+            maps_size: info.maps.1,
+            maps_live: info.maps.2,
+            doomed: info.doomed,
+        };
+        if global.is_json() {
+            write_json(&mut stdout(), "objects-info", &object)?;
+        } else {
+            self.print(&object)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn print(&self, object: &Object) -> std::io::Result<()> {
+        let mut out = stdout();
+        let mut line = |what: &str, value: String| writeln!(out, "{what:<20}{value}");
+        let size = |bytes| self.units.show(bytes);
+        line("Size:", size(object.size))?;
+        line("State:", format!("{} of {}", object.state, local(object.state_time)))?;
+        line("Kept states:", format!("{} ({})", object.states, object.keep))?;
+        let end = if object.closed { "closed" } else { "open, or ended by a crash" };
+        line("Written by:", format!("{}, epoch {}: {end}", object.writer, object.epoch))?;
+        let objects =
+            |count, bytes, live| format!("{count}, {} of which {} live", size(bytes), size(live));
+        line("Segments:", objects(object.segments, object.segments_size, object.segments_live))?;
+        line("Maps:", objects(object.maps, object.maps_size, object.maps_live))?;
+        line("To be deleted:", format!("{}, after {} s", object.doomed, object.delete_after))
+    }
+}

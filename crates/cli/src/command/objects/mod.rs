@@ -1,0 +1,83 @@
+//! `larder objects`: file systems on object storage, below the file system.
+
+mod gc;
+mod info;
+mod states;
+mod verify;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::Subcommand;
+use larder_objects::{Address, PATIENCE, Policy, Store, parse_seconds};
+
+use super::Outcome;
+use crate::global::Global;
+
+/// How long objects that no kept state needs stay for readers, by default, in seconds.
+const DELETE_AFTER: u64 = 60 * 60;
+
+/// Look after the objects of a file system on object storage
+///
+/// A URL leads there: s3://BUCKET/PREFIX, gs://, az://, file:///DIRECTORY, and https:// for reading.
+/// Credentials and endpoint come from the environment, by the names that the tools of each service
+/// use: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT or AWS_ENDPOINT_URL,
+/// AWS_ALLOW_HTTP; GOOGLE_…; AZURE_….
+#[derive(Debug, Subcommand)]
+#[command(verbatim_doc_comment)]
+pub enum Objects {
+    Gc(gc::Gc),
+    Info(info::Info),
+    States(states::States),
+    Verify(verify::Verify),
+}
+
+impl Objects {
+    pub fn run(self, global: &Global) -> Outcome {
+        match self {
+            Self::Gc(command) => command.run(global),
+            Self::Info(command) => command.run(global),
+            Self::States(command) => command.run(global),
+            Self::Verify(command) => command.run(),
+        }
+    }
+}
+
+/// Makes a disk of zeros where the URL `url` leads to.
+pub fn create(url: &Path, len_bytes: u64) -> anyhow::Result<()> {
+    let text = url.to_str().with_context(|| format!("{}: not UTF-8", url.display()))?;
+    let store = store(&text.parse()?)?;
+    Ok(larder_objects::ObjectDevice::create(&*store, len_bytes, Policy::default(), DELETE_AFTER)?)
+}
+
+fn store(address: &Address) -> anyhow::Result<Arc<dyn Store>> {
+    Ok(address.store(PATIENCE)?)
+}
+
+/// Reads an address without a state.
+fn parse_address(text: &str) -> Result<Address, String> {
+    let address: Address =
+        text.parse().map_err(|error: larder_objects::ObjectsError| error.to_string())?;
+    match address.state {
+        None => Ok(address),
+        Some(_) => Err("it names a state; give the URL without '@' and what follows".to_owned()),
+    }
+}
+
+fn parse_policy(text: &str) -> Result<Policy, String> {
+    text.parse()
+}
+
+fn parse_time(text: &str) -> Result<u64, String> {
+    parse_seconds(text)
+}
+
+/// The local date and time of so many seconds since 1970.
+fn local(seconds: u64) -> String {
+    let time = i64::try_from(seconds).ok().and_then(|s| jiff::Timestamp::from_second(s).ok());
+    time.map_or_else(
+        || seconds.to_string(),
+        |time| time.to_zoned(jiff::tz::TimeZone::system()).strftime("%F %T").to_string(),
+    )
+}

@@ -1,0 +1,57 @@
+//! `larder objects states`.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Args;
+use larder_objects::Address;
+use serde::Serialize;
+
+use super::{local, parse_address, store};
+use crate::command::Outcome;
+use crate::global::Global;
+use crate::output::stdout;
+use crate::print::JsonList;
+
+/// List the states that can be read
+///
+/// Every commit and every fsync makes one. URL@NUMBER is the file system as it was then; URL@TIME is
+/// the last state that was made by that time: @yesterday, @3h, @2026-11-24, @2026-11-24T16:00.
+///
+/// Examples:
+///   larder objects states s3://bucket/photos
+///   larder ls -l s3://bucket/photos@yesterday:/2024
+///   larder mount -o ro s3://bucket/photos@3h ~/before
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct States {
+    /// Where the file system is
+    #[arg(value_name = "URL", value_parser = parse_address)]
+    address: Address,
+}
+
+#[derive(Serialize)]
+struct Object {
+    number: u64,
+    time: u64,
+}
+
+impl States {
+    pub fn run(self, global: &Global) -> Outcome {
+        let states = larder_objects::info(&*store(&self.address)?)?.states;
+        let mut out = stdout();
+        if global.is_json() {
+            let mut list = JsonList::new("states");
+            for state in &states {
+                let object = Object { number: state.number, time: state.time };
+                list.push(&mut out, &object)?;
+            }
+            list.end_with(&mut out, &[])?;
+        } else {
+            for state in &states {
+                writeln!(out, "{:>10}  {}", state.number, local(state.time))?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

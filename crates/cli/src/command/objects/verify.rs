@@ -1,0 +1,38 @@
+//! `larder objects verify`.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Args;
+use larder_objects::Address;
+
+use super::{parse_address, store};
+use crate::command::Outcome;
+use crate::output::stdout;
+use crate::progress::Progress;
+
+/// Read all objects that the kept states need, and compare them with their checksums
+///
+/// `larder check` on the same URL checks the file system in them.
+///
+/// Example: larder objects verify s3://bucket/photos
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// Where the file system is
+    #[arg(value_name = "URL", value_parser = parse_address)]
+    address: Address,
+}
+
+impl Verify {
+    pub fn run(self) -> Outcome {
+        let store = store(&self.address)?;
+        let mut progress = Progress::of_bytes();
+        let bytes = larder_objects::verify(&*store, |done, total| {
+            progress.expect(total);
+            progress.set(done);
+        })?;
+        drop(progress);
+        writeln!(stdout(), "{bytes} bytes of segments are as they were written")?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

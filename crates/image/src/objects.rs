@@ -1,0 +1,33 @@
+//! Disks on object storage.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use larder_device::{Access, Device, DeviceError};
+use larder_objects::{Address, ObjectDevice, ObjectsError, Options, PATIENCE};
+
+/// The sectors of a partition table in such a disk.
+pub(crate) const SECTOR_BYTES: u32 = 512;
+
+/// Opens the disk that the URL `url` leads to.
+pub(crate) fn open(url: &Path, access: Access) -> Result<Arc<dyn Device>, DeviceError> {
+    try_open(url, access).map_err(|error| DeviceError::Open {
+        device: url.display().to_string(),
+        source: error.into(),
+    })
+}
+
+fn try_open(url: &Path, access: Access) -> Result<Arc<dyn Device>, ObjectsError> {
+    let refused =
+        |why: &str| ObjectsError::Address { text: url.display().to_string(), why: why.to_owned() };
+    let text = url.to_str().ok_or_else(|| refused("a URL is UTF-8"))?;
+    let address: Address = text.parse()?;
+    let (store, options) = (address.store(PATIENCE)?, Options::default());
+    match (access, &address.state) {
+        (Access::ReadOnly, state) => {
+            Ok(Arc::new(ObjectDevice::open_read_only(store, state.as_ref(), &options)?))
+        }
+        (_, None) => Ok(Arc::new(ObjectDevice::open(store, &options)?)),
+        (_, Some(_)) => Err(refused("a kept state can only be read")),
+    }
+}

@@ -1,0 +1,151 @@
+//! Addresses: a URL, and a state of what is there.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use url::Url;
+
+use crate::clock;
+use crate::error::ObjectsError;
+use crate::states::{State, parse_seconds};
+use crate::store::{Directory, Remote, Retrying, Store};
+
+/// The schemes of URLs that lead to objects.
+const SCHEMES: [&str; 12] =
+    ["file", "s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https", "s3n"];
+
+/// How long requests are repeated before a caller gets an error.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Whether `text` is a URL rather than a path.
+pub fn is_url(text: &OsStr) -> bool {
+    let text = text.as_encoded_bytes();
+    SCHEMES.iter().any(|scheme| {
+        text.strip_prefix(scheme.as_bytes()).is_some_and(|rest| rest.starts_with(b"://"))
+    })
+}
+
+/// Where objects are, and which state of them is meant: `s3://bucket/photos@yesterday`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    url: Url,
+    /// `None`: the last one.
+    pub state: Option<StateName>,
+}
+
+impl Address {
+    /// The store there. Requests that fail for now are repeated for up to `patience`.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Address`].
+    pub fn store(&self, patience: Duration) -> Result<Arc<dyn Store>, ObjectsError> {
+        if self.url.scheme() == "file" {
+            let refused = || ObjectsError::Address {
+                text: self.url.to_string(),
+                why: "it names no directory of this machine".to_owned(),
+            };
+            let path: PathBuf = self.url.to_file_path().map_err(|()| refused())?;
+            return Ok(Arc::new(Directory::new(path)));
+        }
+        Ok(Arc::new(Retrying::new(Remote::new(&self.url)?, patience)))
+    }
+}
+
+impl FromStr for Address {
+    type Err = ObjectsError;
+
+    fn from_str(text: &str) -> Result<Self, ObjectsError> {
+        let refused = |why: String| ObjectsError::Address { text: text.to_owned(), why };
+        let last_part = text.rfind('/').map_or(0, |slash| slash + 1);
+        let (url, state) = match text[last_part..].rfind('@') {
+            // The host of a bare `s3://bucket@state` has no user.
+            Some(at) => (&text[..last_part + at], Some(&text[last_part + at + 1..])),
+            None => (text, None),
+        };
+        let state = state.map(StateName::from_str).transpose().map_err(refused)?;
+        let url = Url::parse(url).map_err(|error| refused(error.to_string()))?;
+        Ok(Self { url, state })
+    }
+}
+
+/// Which state is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StateName {
+    /// The one with this number.
+    Number(u64),
+    /// The last one that was made by this time, in seconds since 1970.
+    Time(u64),
+}
+
+impl StateName {
+    /// The state among `states`, which are sorted.
+    pub(crate) fn find(&self, states: &[State]) -> Option<State> {
+        let find = |is_it: &dyn Fn(&&State) -> bool| states.iter().rev().find(is_it).copied();
+        match self {
+            Self::Number(number) => find(&|state| state.number == *number),
+            Self::Time(time) => find(&|state| state.time <= *time),
+        }
+    }
+}
+
+impl FromStr for StateName {
+    type Err = String;
+
+    /// Reads a number, `yesterday`, an age (`3h`, `2d`) or a time (`2026-11-24`,
+    /// `2026-11-24T16:00`), in the system's time zone.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(number) = text.parse() {
+            return Ok(Self::Number(number));
+        }
+        let ago = |seconds| Self::Time(clock::now().saturating_sub(seconds));
+        if text == "yesterday" {
+            return Ok(ago(24 * 60 * 60));
+        }
+        if let Ok(seconds) = parse_seconds(text) {
+            return Ok(ago(seconds));
+        }
+        clock::parse(text).map(Self::Time).ok_or_else(|| {
+            format!(
+                "'{text}' is no state: not a number, yesterday, an age (3h) or a time \
+                 (2026-11-24T16:00)"
+            )
+        })
+    }
+}
+
+impl fmt::Display for StateName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Time(time) => write!(f, "at {time} s since 1970"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_is_after_the_last_at_sign() {
+        let address: Address = "s3://bucket/photos@7".parse().unwrap();
+        assert_eq!(address.url.as_str(), "s3://bucket/photos");
+        assert_eq!(address.state, Some(StateName::Number(7)));
+        let address: Address = "file:///tmp/a@b/c".parse().unwrap();
+        assert_eq!((address.url.path(), address.state), ("/tmp/a@b/c", None));
+        let address: Address = "s3://bucket@2000-03-01T12:00".parse().unwrap();
+        let Some(StateName::Time(time)) = address.state else { panic!("{address:?}") };
+        assert!(time.abs_diff(951_912_000) <= 14 * 3600, "{time}, in any time zone");
+        assert!("s3://bucket/photos@someday".parse::<Address>().is_err());
+    }
+
+    #[test]
+    fn paths_are_no_urls() {
+        assert!(is_url(OsStr::new("s3://bucket")) && is_url(OsStr::new("file:///dir@3")));
+        assert!(!is_url(OsStr::new("disk.img:/home")) && !is_url(OsStr::new("s3:/x")));
+    }
+}

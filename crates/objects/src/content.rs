@@ -1,0 +1,147 @@
+//! Reading: from memory, from the cache, from the store.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+
+use crate::cache::{CHUNK_BYTES, Cache};
+use crate::error::ObjectsError;
+use crate::id::ObjectId;
+use crate::map::{Checkpoint, Place, Recent, Source};
+use crate::store::Store;
+
+/// Content that is not in the store yet.
+#[derive(Clone, Debug)]
+pub(crate) enum Unsent {
+    /// A segment that is written.
+    Open(Arc<RwLock<Vec<u8>>>),
+    /// One that is on its way.
+    Sealed(Bytes),
+}
+
+/// The device's content.
+///
+/// # Invariants
+/// - A thread looks into `recent` first, then at the checkpoint. A new checkpoint is here before
+///   `recent` forgets what it has: so each lookup finds each change in one of the two.
+/// - A segment leaves `unsent` after the store has it.
+#[derive(Debug)]
+pub(crate) struct Content {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) cache: Cache,
+    pub(crate) recent: Recent,
+    pub(crate) checkpoint: RwLock<Arc<Checkpoint>>,
+    pub(crate) unsent: RwLock<HashMap<ObjectId, Unsent>>,
+}
+
+impl Content {
+    pub(crate) fn new(store: Arc<dyn Store>, checkpoint: Checkpoint, cache_bytes: u64) -> Self {
+        Self {
+            store,
+            cache: Cache::new(cache_bytes),
+            recent: Recent::new(),
+            checkpoint: RwLock::new(Arc::new(checkpoint)),
+            unsent: RwLock::default(),
+        }
+    }
+
+    /// Adds what a segment of the store changed.
+    pub(crate) fn apply(&self, segment: ObjectId, deltas: &[crate::map::Delta]) {
+        for delta in deltas {
+            self.recent.set(delta.range(), Place { segment, offset: delta.offset });
+        }
+    }
+
+    /// Where the content of `range` lies, in order and without gaps; what lies nowhere is zeros.
+    fn sources(
+        &self,
+        range: Range<u64>,
+    ) -> Result<Vec<(Range<u64>, Option<Source>)>, ObjectsError> {
+        let recent = self.recent.within(range.clone());
+        let checkpoint = Arc::clone(&*self.checkpoint.read());
+        let mut found = Vec::new();
+        let mut at = range.start;
+        let ends = std::iter::once((range.end..range.end, None));
+        let known = recent.into_iter().map(|(range, place)| (range, place.source()));
+        for (known, source) in known.chain(ends) {
+            if at < known.start {
+                for extent in checkpoint.within(&*self.store, at..known.start)? {
+                    if at < extent.start {
+                        found.push((at..extent.start, None));
+                    }
+                    found.push((extent.start..extent.end(), Some(extent.source)));
+                    at = extent.end();
+                }
+                if at < known.start {
+                    found.push((at..known.start, None));
+                }
+            }
+            if !known.is_empty() {
+                found.push((known.clone(), source));
+            }
+            at = known.end;
+        }
+        Ok(found)
+    }
+
+    /// The first part of `range` that has content.
+    pub(crate) fn first_within(
+        &self,
+        range: Range<u64>,
+    ) -> Result<Option<Range<u64>>, ObjectsError> {
+        let mut known = self.sources(range)?.into_iter().filter(|(_, source)| source.is_some());
+        let Some((mut first, _)) = known.next() else { return Ok(None) };
+        for (next, _) in known {
+            if next.start != first.end {
+                break;
+            }
+            first.end = next.end;
+        }
+        Ok(Some(first))
+    }
+
+    pub(crate) fn read(&self, into: &mut [u8], start: u64) -> Result<(), ObjectsError> {
+        let range = start..start + into.len() as u64;
+        let mut into = into;
+        for (part, source) in self.sources(range)? {
+            let here;
+            (here, into) = into.split_at_mut((part.end - part.start) as usize);
+            match source {
+                None => here.fill(0),
+                Some(source) => self.read_segment(source, here)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn read_segment(&self, source: Source, into: &mut [u8]) -> Result<(), ObjectsError> {
+        let Source { segment, offset } = source;
+        let range = offset as usize..offset as usize + into.len();
+        let unsent = self.unsent.read().get(&segment).cloned();
+        match unsent {
+            Some(Unsent::Open(content)) => into.copy_from_slice(&content.read()[range]),
+            Some(Unsent::Sealed(content)) => into.copy_from_slice(&content[range]),
+            None => self.cache.read(&*self.store, segment, offset, into)?,
+        }
+        Ok(())
+    }
+
+    /// Fetches content that will be read soon.
+    pub(crate) fn prefetch(&self, range: Range<u64>) {
+        // The reader will see the error.
+        let Ok(sources) = self.sources(range) else { return };
+        for (part, source) in sources {
+            let Some(Source { segment, offset }) = source else { continue };
+            if self.unsent.read().contains_key(&segment) {
+                continue;
+            }
+            let end = (offset + (part.end - part.start)).div_ceil(CHUNK_BYTES);
+            for chunk in offset / CHUNK_BYTES..end {
+                self.cache.prefetch(&*self.store, segment, chunk);
+            }
+        }
+    }
+}

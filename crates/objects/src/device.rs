@@ -1,0 +1,447 @@
+//! The device.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::sync::Arc;
+
+use larder_device::{Device, DeviceError, Operation, check_call};
+
+use crate::claim::Claim;
+use crate::clock;
+use crate::content::Content;
+use crate::error::ObjectsError;
+use crate::garbage::{self, Collected};
+use crate::manifest::{self, Manifest, Mark, Writer as Writing};
+use crate::map::Checkpoint;
+use crate::pool::Pool;
+use crate::probe;
+use crate::states::{Policy, State};
+use crate::store::{Counting, Problem, Requests, Store, Version};
+use crate::writer::{self, Writer};
+use crate::{StateName, segment};
+
+/// Threads that fetch content which will be read soon.
+const FETCHING_THREADS: usize = 4;
+
+/// More hints than that wait for no thread: the reader is faster.
+const MOST_HINTS: usize = 64;
+
+/// How much of the device a search for content looks at in one step.
+const LOOKED_AT_BYTES: u64 = 1 << 30;
+
+/// How a device is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How much content of segments is kept in memory, in bytes.
+    pub cache_bytes: u64,
+    /// How much content a full segment has, in bytes.
+    pub segment_bytes: usize,
+    /// How many ranges a manifest may list before the writer makes a checkpoint.
+    pub most_ranges: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { cache_bytes: 256 << 20, segment_bytes: 8 << 20, most_ranges: 2048 }
+    }
+}
+
+/// A device whose content lies in objects.
+pub struct ObjectDevice {
+    name: String,
+    len_bytes: u64,
+    // Ends before `content`, which its jobs use.
+    fetching: Pool,
+    writer: Option<Writer>,
+    _claim: Option<Claim>,
+    content: Arc<Content>,
+    requests: Arc<Counting<Arc<dyn Store>>>,
+}
+
+/// What a device of objects has.
+#[derive(Clone, Debug)]
+pub struct Info {
+    /// The device's length in bytes.
+    pub len_bytes: u64,
+    /// Its state.
+    pub state: State,
+    /// How often it has been opened for writing.
+    pub epoch: u32,
+    /// Who opened it for writing last.
+    pub writer: String,
+    /// Whether that writer has gone, with all that it wrote in the store.
+    pub is_closed: bool,
+    /// Which states are kept.
+    pub policy: Policy,
+    /// How long objects that no kept state needs stay for readers, in seconds.
+    pub delete_after: u64,
+    /// The kept states, oldest first.
+    pub states: Vec<State>,
+    /// Segments: how many, their length in bytes, and how much of that the last checkpoint needs.
+    pub segments: (u64, u64, u64),
+    /// Map objects, likewise.
+    pub maps: (u64, u64, u64),
+    /// Objects that wait to be deleted.
+    pub doomed: u64,
+}
+
+impl ObjectDevice {
+    /// Makes a device of zeros.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Exists`], [`ObjectsError::Unconditional`], and those of the store.
+    pub fn create(
+        store: &dyn Store,
+        len_bytes: u64,
+        policy: Policy,
+        delete_after: u64,
+    ) -> Result<(), ObjectsError> {
+        probe::conditions(store)?;
+        let mut writer = this_process();
+        writer.is_done = true;
+        let state = State { number: 0, time: clock::now() };
+        let manifest = Manifest {
+            uuid: uuid::Uuid::new_v4().into_bytes(),
+            len_bytes,
+            epoch: 0,
+            writer,
+            policy,
+            delete_after,
+            earlier: Vec::new(),
+            root: None,
+            tail: Vec::new(),
+            marks: vec![Mark { state, segments: 0 }],
+        };
+        let encoded = bytes::Bytes::from(manifest.encode());
+        let Err(error) = store.create(manifest::NAME, encoded.clone()) else { return Ok(()) };
+        if error.problem != Problem::Condition {
+            return Err(error.into());
+        }
+        // An attempt may have succeeded although its reply was lost.
+        if store.get_versioned(manifest::NAME)?.0 == encoded {
+            return Ok(());
+        }
+        Err(ObjectsError::Exists { store: store.name().to_owned() })
+    }
+
+    /// Opens a device for reading, at its last state or at the kept one that `state` names.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Missing`], [`ObjectsError::NoSuchState`], and those of the store.
+    pub fn open_read_only(
+        store: Arc<dyn Store>,
+        state: Option<&StateName>,
+        options: &Options,
+    ) -> Result<Self, ObjectsError> {
+        let requests = Arc::new(Counting::new(store));
+        let store: Arc<dyn Store> = Arc::clone(&requests) as _;
+        let (manifest, _) = read_manifest(&*store)?;
+        let content = match state {
+            None => load(&store, &manifest, options)?,
+            Some(name) => load_state(&store, &manifest, name, options)?,
+        };
+        Ok(Self {
+            name: store.name().to_owned(),
+            len_bytes: manifest.len_bytes,
+            fetching: Pool::new(FETCHING_THREADS),
+            writer: None,
+            _claim: None,
+            content: Arc::new(content),
+            requests,
+        })
+    }
+
+    /// Opens a device for writing, and thereby ends the writing of any other machine.
+    ///
+    /// # Errors
+    /// [`ObjectsError::InUse`] if a process of this machine has it open for writing,
+    /// [`ObjectsError::Missing`], [`ObjectsError::Unconditional`], and those of the store.
+    pub fn open(store: Arc<dyn Store>, options: &Options) -> Result<Self, ObjectsError> {
+        let (manifest, _) = read_manifest(&*store)?;
+        let claim = Claim::take(&manifest.uuid).map_err(|error| ObjectsError::Address {
+            text: store.name().to_owned(),
+            why: format!("this machine cannot exclude other writers: {error}"),
+        })?;
+        let Some(claim) = claim else {
+            let (store, by) = (store.name().to_owned(), manifest.writer.to_string());
+            return Err(ObjectsError::InUse { store, by });
+        };
+        Self::open_with(store, options, Some(claim))
+    }
+
+    /// Opens a device for writing as a program on another machine would. For tests.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open) except [`ObjectsError::InUse`].
+    #[doc(hidden)]
+    pub fn open_elsewhere(store: Arc<dyn Store>, options: &Options) -> Result<Self, ObjectsError> {
+        Self::open_with(store, options, None)
+    }
+
+    fn open_with(
+        store: Arc<dyn Store>,
+        options: &Options,
+        claim: Option<Claim>,
+    ) -> Result<Self, ObjectsError> {
+        let requests = Arc::new(Counting::new(store));
+        let store: Arc<dyn Store> = Arc::clone(&requests) as _;
+        let (mut manifest, version) = read_manifest(&*store)?;
+        probe::conditions(&*store)?;
+        if !manifest.writer.is_done {
+            tracing::warn!(
+                "{}: {} had it open for writing; what it has not flushed is lost, and it can \
+                 write no more",
+                store.name(),
+                manifest.writer
+            );
+        }
+        manifest.epoch = manifest.epoch.checked_add(1).ok_or_else(|| {
+            ObjectsError::damaged(&*store, manifest::NAME, &"it was opened too often")
+        })?;
+        manifest.writer = this_process();
+        let version = writer::replace(&*store, &manifest, &version)?;
+        let content = Arc::new(load(&store, &manifest, options)?);
+        let name = store.name().to_owned();
+        let len_bytes = manifest.len_bytes;
+        let writer = Writer::new(Arc::clone(&content), manifest, version, options);
+        Ok(Self {
+            name,
+            len_bytes,
+            fetching: Pool::new(FETCHING_THREADS),
+            writer: Some(writer),
+            _claim: claim,
+            content,
+            requests,
+        })
+    }
+
+    /// The requests so far.
+    pub fn requests(&self) -> Requests {
+        self.requests.requests()
+    }
+
+    /// Sets which states are kept, and how long objects that none of them needs stay, in seconds.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Fenced`], and those of the store.
+    pub fn set_policy(&self, policy: Policy, delete_after: u64) -> Result<(), ObjectsError> {
+        self.writing()?.change(|manifest| {
+            manifest.policy = policy;
+            manifest.delete_after = delete_after;
+        })
+    }
+
+    /// Makes a checkpoint, deletes what no kept state needs once its time is over, and finds
+    /// objects that writers left behind when they were interrupted.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Fenced`], and those of the store.
+    pub fn collect_garbage(&self) -> Result<Collected, ObjectsError> {
+        garbage::collect(self.writing()?, &self.content)
+    }
+
+    /// The next range from `offset` on that has content; all before it is zeros. `None` if there is
+    /// none.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn content_after(&self, offset: u64) -> Result<Option<Range<u64>>, ObjectsError> {
+        let mut at = offset;
+        while at < self.len_bytes {
+            let end = self.len_bytes.min(at + LOOKED_AT_BYTES);
+            if let Some(range) = self.content.first_within(at..end)? {
+                return Ok(Some(range));
+            }
+            at = end;
+        }
+        Ok(None)
+    }
+
+    fn writing(&self) -> Result<&Writer, ObjectsError> {
+        match &self.writer {
+            Some(writer) => Ok(writer),
+            None => Err(ObjectsError::Failed { why: format!("{} is read-only", self.name) }),
+        }
+    }
+
+    fn failed(
+        &self,
+        operation: Operation,
+        offset: u64,
+        len_bytes: u64,
+    ) -> impl FnOnce(ObjectsError) -> DeviceError {
+        move |error| DeviceError::io(self, operation, offset, len_bytes, io::Error::from(error))
+    }
+}
+
+impl Device for ObjectDevice {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn is_writable(&self) -> bool {
+        self.writer.is_some()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), DeviceError> {
+        let len_bytes = buf.len() as u64;
+        check_call(self, Operation::Read, offset, len_bytes)?;
+        self.content.read(buf, offset).map_err(self.failed(Operation::Read, offset, len_bytes))
+    }
+
+    fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<(), DeviceError> {
+        let len_bytes = bufs.iter().map(|buf| buf.len() as u64).sum();
+        check_call(self, Operation::Write, offset, len_bytes)?;
+        let Some(writer) = &self.writer else { unreachable!("it is writable") };
+        let parts: Vec<&[u8]> = bufs.iter().map(|buf| &**buf).collect();
+        writer.write(&parts, offset).map_err(self.failed(Operation::Write, offset, len_bytes))
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        check_call(self, Operation::Flush, 0, 0)?;
+        let Some(writer) = &self.writer else { unreachable!("it is writable") };
+        writer.flush().map_err(self.failed(Operation::Flush, 0, 0))
+    }
+
+    /// All that a flush makes durable becomes so in one step, so it keeps the order.
+    fn barrier(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn discard(&self, offset: u64, len_bytes: u64) -> Result<(), DeviceError> {
+        check_call(self, Operation::Discard, offset, len_bytes)?;
+        let Some(writer) = &self.writer else { unreachable!("it is writable") };
+        if len_bytes == 0 {
+            return Ok(());
+        }
+        let discarded = writer.discard(offset..offset + len_bytes);
+        discarded.map_err(self.failed(Operation::Discard, offset, len_bytes))
+    }
+
+    fn readahead(&self, offset: u64, len_bytes: u64) {
+        let end = offset.saturating_add(len_bytes).min(self.len_bytes);
+        if offset < end && self.fetching.waiting() < MOST_HINTS {
+            let content = Arc::clone(&self.content);
+            self.fetching.run(move || content.prefetch(offset..end));
+        }
+    }
+}
+
+impl Drop for ObjectDevice {
+    fn drop(&mut self) {
+        let Some(writer) = &self.writer else { return };
+        if let Err(error) = writer.close() {
+            tracing::error!("{}: closing: {error}", self.name);
+        }
+    }
+}
+
+impl fmt::Debug for ObjectDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectDevice").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// What the device in `store` has.
+///
+/// # Errors
+/// [`ObjectsError::Missing`], and those of the store.
+pub fn info(store: &dyn Store) -> Result<Info, ObjectsError> {
+    let (manifest, _) = read_manifest(store)?;
+    let root = Checkpoint::load(store, manifest.root)?.root;
+    let of_kind = |kind| {
+        let objects = root.objects.iter().filter(move |object| object.kind == kind);
+        objects.fold((0, 0, 0), |(count, len_bytes, live_bytes), object| {
+            (count + 1, len_bytes + object.len_bytes, live_bytes + object.live_bytes)
+        })
+    };
+    let mut segments = of_kind(crate::id::Kind::Segment);
+    for segment in &manifest.tail {
+        let content = segment.deltas.iter().filter(|delta| delta.offset.is_some());
+        let live: u64 = content.map(|delta| delta.len).sum();
+        segments = (segments.0 + 1, segments.1 + segment.len_bytes, segments.2 + live);
+    }
+    Ok(Info {
+        len_bytes: manifest.len_bytes,
+        state: manifest.state(),
+        epoch: manifest.epoch,
+        writer: manifest.writer.to_string(),
+        is_closed: manifest.writer.is_done,
+        policy: manifest.policy,
+        delete_after: manifest.delete_after,
+        states: manifest.states().collect(),
+        segments,
+        maps: of_kind(crate::id::Kind::Map),
+        doomed: root.doomed.len() as u64,
+    })
+}
+
+fn this_process() -> Writing {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = host.trim();
+    Writing {
+        nonce: uuid::Uuid::new_v4().into_bytes(),
+        host: if host.is_empty() { "an unknown machine" } else { host }.to_owned(),
+        pid: std::process::id(),
+        since: clock::now(),
+        is_done: false,
+    }
+}
+
+pub(crate) fn read_manifest(store: &dyn Store) -> Result<(Manifest, Version), ObjectsError> {
+    let (bytes, version) =
+        store.get_versioned(manifest::NAME).map_err(|error| match error.problem {
+            Problem::NotFound => ObjectsError::Missing { store: store.name().to_owned() },
+            _ => error.into(),
+        })?;
+    let manifest = Manifest::decode(&bytes)
+        .map_err(|why| ObjectsError::damaged(store, manifest::NAME, &why))?;
+    Ok((manifest, version))
+}
+
+/// The content of the last state.
+fn load(
+    store: &Arc<dyn Store>,
+    manifest: &Manifest,
+    options: &Options,
+) -> Result<Content, ObjectsError> {
+    let checkpoint = Checkpoint::load(&**store, manifest.root)?;
+    let content = Content::new(Arc::clone(store), checkpoint, options.cache_bytes);
+    for segment in &manifest.tail {
+        content.apply(segment.id, &segment.deltas);
+    }
+    Ok(content)
+}
+
+/// The content of a kept state.
+fn load_state(
+    store: &Arc<dyn Store>,
+    manifest: &Manifest,
+    name: &StateName,
+    options: &Options,
+) -> Result<Content, ObjectsError> {
+    let states: Vec<_> = manifest.states().collect();
+    let state = name.find(&states).ok_or_else(|| ObjectsError::NoSuchState {
+        store: store.name().to_owned(),
+        state: name.to_string(),
+    })?;
+    let is_it = |mark: &&Mark| mark.state.number == state.number;
+    if let Some(mark) = manifest.marks.iter().find(is_it) {
+        let mut manifest = manifest.clone();
+        manifest.tail.truncate(mark.segments as usize);
+        return load(store, &manifest, options);
+    }
+    let found = manifest.earlier.iter().find_map(|era| Some((era, era.marks.iter().find(is_it)?)));
+    let (era, mark) = found.expect("it is in one of the lists");
+    let checkpoint = Checkpoint::load(&**store, era.root)?;
+    let content = Content::new(Arc::clone(store), checkpoint, options.cache_bytes);
+    for (id, len_bytes) in &era.segments[..mark.segments as usize] {
+        content.apply(*id, &segment::read_deltas(&**store, *id, *len_bytes)?);
+    }
+    Ok(content)
+}

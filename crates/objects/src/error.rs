@@ -1,0 +1,124 @@
+//! Errors of devices of objects.
+
+use std::fmt;
+use std::io;
+
+use crate::store::{Problem, Store, StoreError};
+
+/// What went wrong with a device of objects. Every text names the store.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObjectsError {
+    /// A request failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+
+    /// There is no device here.
+    #[error("{store}: there is no file system here; --create SIZE makes one")]
+    Missing {
+        /// The store's name.
+        store: String,
+    },
+
+    /// There is a device here already.
+    #[error("{store}: there is a file system here already")]
+    Exists {
+        /// The store's name.
+        store: String,
+    },
+
+    /// An object does not hold what it must.
+    #[error("{object}: {why}")]
+    Damaged {
+        /// The store's name and the object's.
+        object: String,
+        /// What is wrong.
+        why: String,
+    },
+
+    /// Another writer has opened the device.
+    #[error("{store}: {by} has opened it for writing since; nothing more can be written from here")]
+    Fenced {
+        /// The store's name.
+        store: String,
+        /// The other writer.
+        by: String,
+    },
+
+    /// A writer of this machine has the device open.
+    #[error("{store}: {by} has it open for writing")]
+    InUse {
+        /// The store's name.
+        store: String,
+        /// That writer.
+        by: String,
+    },
+
+    /// The store ignores conditions.
+    #[error(
+        "{store}: it accepts a write whose condition does not hold, so two writers would damage \
+         the file system; it can only be opened read-only"
+    )]
+    Unconditional {
+        /// The store's name.
+        store: String,
+    },
+
+    /// An earlier request failed, and the device takes no changes any more.
+    #[error("nothing more can be written, since an earlier request failed: {why}")]
+    Failed {
+        /// The error then.
+        why: String,
+    },
+
+    /// No such state is kept.
+    #[error("{store}: no state '{state}' is kept; 'larder objects states' lists those that are")]
+    NoSuchState {
+        /// The store's name.
+        store: String,
+        /// What the caller asked for.
+        state: String,
+    },
+
+    /// The text is no address of a store.
+    #[error("{text}: {why}")]
+    Address {
+        /// The text.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl ObjectsError {
+    pub(crate) fn damaged(store: &dyn Store, object: &str, why: &dyn fmt::Display) -> Self {
+        Self::Damaged { object: format!("{}/{object}", store.name()), why: why.to_string() }
+    }
+
+    /// The same as an error of the system.
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Store(error) => match error.problem {
+                Problem::NotFound => io::ErrorKind::NotFound,
+                Problem::Denied => io::ErrorKind::PermissionDenied,
+                Problem::Temporary => io::ErrorKind::TimedOut,
+                Problem::Unsupported => io::ErrorKind::Unsupported,
+                Problem::Condition | Problem::Other => io::ErrorKind::Other,
+            },
+            Self::Missing { .. } | Self::NoSuchState { .. } => io::ErrorKind::NotFound,
+            Self::Exists { .. } => io::ErrorKind::AlreadyExists,
+            Self::InUse { .. } => io::ErrorKind::ResourceBusy,
+            Self::Fenced { .. } | Self::Failed { .. } | Self::Unconditional { .. } => {
+                io::ErrorKind::ReadOnlyFilesystem
+            }
+            Self::Address { .. } => io::ErrorKind::InvalidInput,
+            Self::Damaged { .. } => io::ErrorKind::InvalidData,
+        }
+    }
+}
+
+impl From<ObjectsError> for io::Error {
+    fn from(error: ObjectsError) -> Self {
+        Self::new(error.kind(), error)
+    }
+}

@@ -1,0 +1,104 @@
+//! Objects that no state needs.
+//!
+//! States follow one another in a line. An object that a state needs first and another one needs
+//! last is needed by those between them at most. So an object can go when no kept state lies there,
+//! without looking at any map but the last.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::content::Content;
+use crate::device;
+use crate::error::ObjectsError;
+use crate::id::Kind;
+use crate::manifest::Manifest;
+use crate::map::{Checkpoint, Doomed, Root};
+use crate::segment;
+use crate::store::Store;
+use crate::writer::Writer;
+
+/// Moves objects that no kept state needs from the list of objects to that of doomed ones.
+pub(crate) fn doom(root: &mut Root, manifest: &Manifest, now: u64) {
+    let kept: Vec<_> = manifest.states().map(|state| state.number).collect();
+    root.objects.retain(|object| {
+        let Some(died) = object.died else { return true };
+        let after = kept.partition_point(|number| *number < object.born);
+        if kept.get(after).is_some_and(|number| *number < died) {
+            return true;
+        }
+        root.doomed.push(Doomed { kind: object.kind, id: object.id, since: now });
+        false
+    });
+}
+
+/// What became of objects that no kept state needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// Objects that were deleted.
+    pub deleted: u64,
+    /// Objects that stay for readers, until their time is over.
+    pub waiting: u64,
+}
+
+/// Finds and deletes objects that no kept state needs.
+pub(crate) fn collect(writer: &Writer, content: &Content) -> Result<Collected, ObjectsError> {
+    writer.checkpoint()?;
+    let store = &*content.store;
+    let manifest = writer.manifest();
+    let root = Arc::clone(&*content.checkpoint.read());
+    let root = &root.root;
+    let known: HashSet<_> = root
+        .objects
+        .iter()
+        .map(|object| object.id)
+        .chain(root.doomed.iter().map(|doomed| doomed.id))
+        .chain(manifest.tail.iter().map(|segment| segment.id))
+        .collect();
+    let mut collected = Collected::default();
+    for folder in [Kind::Segment, Kind::Map].map(Kind::folder) {
+        for listed in store.list(folder)? {
+            // Objects of this writer may not be in any manifest yet. Earlier ones write no more.
+            let is_left = Kind::parse(&listed.name)
+                .is_some_and(|(_, id)| id.epoch() < manifest.epoch && !known.contains(&id));
+            if is_left {
+                store.delete(&listed.name)?;
+                collected.deleted += 1;
+            }
+        }
+    }
+    let expired = writer.delete_expired()?;
+    collected.deleted += expired;
+    collected.waiting = root.doomed.len() as u64 - expired;
+    Ok(collected)
+}
+
+/// Reads every object that a kept state needs and compares it with its checksums.
+///
+/// # Errors
+/// The first one, with the object's name.
+pub fn verify(store: &dyn Store, mut tell: impl FnMut(u64, u64)) -> Result<u64, ObjectsError> {
+    let (manifest, _) = device::read_manifest(store)?;
+    let checkpoint = Checkpoint::load(store, manifest.root)?;
+    for index in 0..checkpoint.root.pages.len() {
+        checkpoint.page(store, index)?;
+    }
+    let segments: Vec<_> = checkpoint
+        .root
+        .objects
+        .iter()
+        .filter(|object| object.kind == Kind::Segment)
+        .map(|object| (object.id, object.len_bytes))
+        .chain(manifest.tail.iter().map(|segment| (segment.id, segment.len_bytes)))
+        .collect();
+    for era in &manifest.earlier {
+        Checkpoint::load(store, era.root)?;
+    }
+    let total: u64 = segments.iter().map(|(_, len_bytes)| len_bytes).sum();
+    let mut done = 0;
+    for (id, len_bytes) in segments {
+        segment::verify(store, id, len_bytes)?;
+        done += len_bytes;
+        tell(done, total);
+    }
+    Ok(done)
+}

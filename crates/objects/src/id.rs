@@ -1,0 +1,81 @@
+//! Numbers of immutable objects.
+
+use std::fmt;
+
+/// An immutable object: the epoch of the writer that created it, and its number among that
+/// writer's objects. No two objects ever have the same, since no two writers have the same epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ObjectId(u64);
+
+impl ObjectId {
+    pub(crate) fn new(epoch: u32, number: u32) -> Self {
+        Self(u64::from(epoch) << 32 | u64::from(number))
+    }
+
+    pub(crate) fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    pub(crate) fn raw(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn epoch(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}-{:08x}", self.epoch(), self.0 as u32)
+    }
+}
+
+/// What an immutable object holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// Content of the device.
+    Segment,
+    /// Where the content lies.
+    Map,
+}
+
+impl Kind {
+    /// The folder of these objects.
+    pub(crate) const fn folder(self) -> &'static str {
+        match self {
+            Self::Segment => "segments",
+            Self::Map => "maps",
+        }
+    }
+
+    /// The name of an object of this kind.
+    pub(crate) fn name(self, id: ObjectId) -> String {
+        format!("{}/{id}", self.folder())
+    }
+
+    /// The object that has this name, if it is one of larder's.
+    pub(crate) fn parse(name: &str) -> Option<(Self, ObjectId)> {
+        let (folder, id) = name.split_once('/')?;
+        let kind = [Self::Segment, Self::Map].into_iter().find(|kind| kind.folder() == folder)?;
+        let (epoch, number) = id.split_once('-')?;
+        let part = |text: &str| u32::from_str_radix(text, 16).ok().filter(|_| text.len() == 8);
+        Some((kind, ObjectId::new(part(epoch)?, part(number)?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        let id = ObjectId::new(7, 0xabc);
+        for kind in [Kind::Segment, Kind::Map] {
+            assert_eq!(Kind::parse(&kind.name(id)), Some((kind, id)));
+        }
+        for name in ["manifest", "segments/7-abc", "other/00000007-00000abc", "segments/"] {
+            assert_eq!(Kind::parse(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! A device of objects: its content lies in immutable objects of a few MiB on object storage (S3,
+//! GCS, Azure, HTTP for reading) or in a local directory, and its state changes with one small
+//! object.
+//!
+//! ```text
+//!   manifest                    the state: conditionally replaced by each flush
+//!   maps/EPOCH-NUMBER           pages of the map from device to segments, and their root
+//!   segments/EPOCH-NUMBER       content, in the order in which it was written
+//! ```
+//! Writes gather in the open segment. A full one goes to the store at once. A flush sends the open
+//! one, and then replaces the manifest on condition that nobody else has: from then on the device
+//! has the new state, completely. The manifest lists what segments after the last checkpoint
+//! changed. When that list is long, the writer makes the next checkpoint, a new root of the map.
+//!
+//! - [`Store`]: objects with conditions. [`Directory`], [`Remote`]; [`Retrying`].
+//! - [`Address`]: a URL, and which state is meant.
+//! - [`ObjectDevice`]: the device. [`info`], [`verify`].
+//! - [`Policy`]: which [`State`]s are kept.
+//!
+//! # Invariants
+//! - Every object except the manifest is created once and never changes.
+//! - What a manifest in the store leads to is in the store.
+//! - A device's state after a crash, at any point, is that of the last manifest: all that was
+//!   written before a flush that returned, and nothing that was written after one that did not.
+//!   [`Device::barrier`](larder_device::Device::barrier) therefore costs no request.
+//! - Each opening for writing raises the epoch in the manifest. A writer of an earlier epoch fails
+//!   at its next flush, and has changed nothing since.
+//! - No object that a kept state needs is deleted; and nothing is deleted before a manifest in the
+//!   store has said so for [`Info::delete_after`] seconds.
+//! - Memory is bounded: by the cache, 9 segments that are being written, and 256 pages of the map.
+#![forbid(unsafe_code)]
+
+mod address;
+mod cache;
+mod claim;
+mod clock;
+mod codec;
+mod content;
+mod device;
+mod error;
+mod garbage;
+mod id;
+mod manifest;
+mod map;
+mod pool;
+mod probe;
+mod segment;
+mod states;
+mod store;
+mod writer;
+
+pub use address::{Address, PATIENCE, StateName, is_url};
+pub use device::{Info, ObjectDevice, Options, info};
+pub use error::ObjectsError;
+pub use garbage::{Collected, verify};
+pub use states::{Policy, State, parse_seconds};
+pub use store::{
+    Counting, Directory, Listed, Problem, Remote, Requests, Retrying, Store, StoreError, Version,
+};

@@ -1,0 +1,292 @@
+//! The manifest: the one object that is replaced.
+//!
+//! It says which state the device has, who writes it, and which states are kept. It leads to all
+//! other objects. Its length does not depend on the device's: after the checkpoint it lists
+//! segments, up to a limit, at which the writer makes the next checkpoint.
+
+use std::fmt;
+
+use crate::codec::{Decoder, Encoder, Malformed};
+use crate::id::ObjectId;
+use crate::map::{Delta, RootRef};
+use crate::states::{Policy, State};
+
+/// The manifest's name.
+pub(crate) const NAME: &str = "manifest";
+
+const MAGIC: &[u8; 8] = b"LarderOM";
+const VERSION: u64 = 1;
+
+/// Who writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Writer {
+    /// Random: no two openings have the same.
+    pub(crate) nonce: [u8; 16],
+    pub(crate) host: String,
+    pub(crate) pid: u32,
+    /// Since when, in seconds since 1970.
+    pub(crate) since: u64,
+    /// It has flushed everything and gone.
+    pub(crate) is_done: bool,
+}
+
+impl fmt::Display for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} on {}", self.pid, self.host)
+    }
+}
+
+/// A segment after the checkpoint, and what it changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TailSegment {
+    pub(crate) id: ObjectId,
+    /// Of the object.
+    pub(crate) len_bytes: u64,
+    /// The first state that has it.
+    pub(crate) born: u64,
+    pub(crate) deltas: Vec<Delta>,
+}
+
+/// A state, and how many of the segments after its checkpoint belong to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) state: State,
+    pub(crate) segments: u64,
+}
+
+/// The kept states between two earlier checkpoints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Era {
+    pub(crate) root: Option<RootRef>,
+    /// The segments after the checkpoint, as far as kept states need them, and their lengths. What
+    /// they changed is said at their ends.
+    pub(crate) segments: Vec<(ObjectId, u64)>,
+    pub(crate) marks: Vec<Mark>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    pub(crate) uuid: [u8; 16],
+    pub(crate) len_bytes: u64,
+    pub(crate) epoch: u32,
+    pub(crate) writer: Writer,
+    pub(crate) policy: Policy,
+    /// How long an object that no kept state needs stays for readers, in seconds.
+    pub(crate) delete_after: u64,
+    pub(crate) earlier: Vec<Era>,
+    pub(crate) root: Option<RootRef>,
+    pub(crate) tail: Vec<TailSegment>,
+    /// The kept states since the checkpoint. The last one is the device's state.
+    pub(crate) marks: Vec<Mark>,
+}
+
+impl Manifest {
+    /// The device's state.
+    pub(crate) fn state(&self) -> State {
+        self.marks.last().expect("the last state is always kept").state
+    }
+
+    /// The kept states, oldest first.
+    pub(crate) fn states(&self) -> impl Iterator<Item = State> {
+        let earlier = self.earlier.iter().flat_map(|era| &era.marks);
+        earlier.chain(&self.marks).map(|mark| mark.state)
+    }
+
+    /// Forgets states that the policy does not keep, and earlier segments that no state needs.
+    pub(crate) fn thin_out(&mut self, now: u64) {
+        let states: Vec<_> = self.states().collect();
+        let mut kept = self.policy.kept(&states, now).into_iter();
+        let mut is_kept = |_: &Mark| kept.next().expect("one for each state");
+        for era in &mut self.earlier {
+            era.marks.retain(&mut is_kept);
+            let needed = era.marks.last().map_or(0, |mark| mark.segments);
+            era.segments.truncate(needed as usize);
+        }
+        self.marks.retain(&mut is_kept);
+        self.earlier.retain(|era| !era.marks.is_empty());
+    }
+
+    /// Begins the time after a checkpoint, which has the state `state`. What was after the one
+    /// before belongs to earlier states. The caller sets the root.
+    pub(crate) fn begin_era(&mut self, state: State) {
+        let segments = self.tail.drain(..).map(|segment| (segment.id, segment.len_bytes)).collect();
+        let marks = std::mem::replace(&mut self.marks, vec![Mark { state, segments: 0 }]);
+        self.earlier.push(Era { root: self.root.take(), segments, marks });
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut to = Encoder::default();
+        to.raw(MAGIC);
+        to.number(VERSION);
+        to.raw(&self.uuid);
+        to.number(self.len_bytes);
+        to.number(u64::from(self.epoch));
+        to.raw(&self.writer.nonce);
+        to.text(&self.writer.host);
+        to.number(u64::from(self.writer.pid));
+        to.number(self.writer.since);
+        to.number(u64::from(self.writer.is_done));
+        self.policy.encode(&mut to);
+        to.number(self.delete_after);
+        to.list(&self.earlier, |to, era| {
+            encode_root(to, era.root);
+            to.list(&era.segments, |to, (id, len_bytes)| {
+                to.number(id.raw());
+                to.number(*len_bytes);
+            });
+            encode_marks(to, &era.marks);
+        });
+        encode_root(&mut to, self.root);
+        to.list(&self.tail, |to, segment| {
+            to.number(segment.id.raw());
+            to.number(segment.len_bytes);
+            to.number(segment.born);
+            Delta::encode(&segment.deltas, to);
+        });
+        encode_marks(&mut to, &self.marks);
+        to.sealed()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        if !bytes.starts_with(MAGIC) {
+            return Err(Malformed("it is not a manifest of larder"));
+        }
+        let mut from = Decoder::unsealed(bytes)?;
+        from.raw(MAGIC.len())?;
+        if from.number()? != VERSION {
+            return Err(Malformed("it is of a version that this larder does not know"));
+        }
+        let uuid = array(&mut from)?;
+        let (len_bytes, epoch) = (from.number()?, from.small()?);
+        let writer = Writer {
+            nonce: array(&mut from)?,
+            host: from.text()?,
+            pid: from.small()?,
+            since: from.number()?,
+            is_done: from.number()? != 0,
+        };
+        let policy = Policy::decode(&mut from)?;
+        let delete_after = from.number()?;
+        let earlier = from.list(|from| {
+            let root = decode_root(from)?;
+            let segments =
+                from.list(|from| Ok((ObjectId::from_raw(from.number()?), from.number()?)))?;
+            let marks = decode_marks(from, segments.len())?;
+            Ok(Era { root, segments, marks })
+        })?;
+        let root = decode_root(&mut from)?;
+        let tail = from.list(|from| {
+            let id = ObjectId::from_raw(from.number()?);
+            let (len_bytes, born) = (from.number()?, from.number()?);
+            Ok(TailSegment { id, len_bytes, born, deltas: Delta::decode(from)? })
+        })?;
+        let marks = decode_marks(&mut from, tail.len())?;
+        from.end()?;
+        if marks.is_empty() || len_bytes > i64::MAX as u64 {
+            return Err(Malformed("it has no state"));
+        }
+        Ok(Self {
+            uuid,
+            len_bytes,
+            epoch,
+            writer,
+            policy,
+            delete_after,
+            earlier,
+            root,
+            tail,
+            marks,
+        })
+    }
+}
+
+fn array(from: &mut Decoder<'_>) -> Result<[u8; 16], Malformed> {
+    Ok(from.raw(16)?.try_into().expect("16 bytes"))
+}
+
+fn encode_root(to: &mut Encoder, root: Option<RootRef>) {
+    to.number(u64::from(root.is_some()));
+    if let Some(root) = root {
+        root.encode(to);
+    }
+}
+
+fn decode_root(from: &mut Decoder<'_>) -> Result<Option<RootRef>, Malformed> {
+    Ok(match from.number()? {
+        0 => None,
+        _ => Some(RootRef::decode(from)?),
+    })
+}
+
+fn encode_marks(to: &mut Encoder, marks: &[Mark]) {
+    to.list(marks, |to, mark| {
+        to.number(mark.state.number);
+        to.number(mark.state.time);
+        to.number(mark.segments);
+    });
+}
+
+fn decode_marks(from: &mut Decoder<'_>, segments: usize) -> Result<Vec<Mark>, Malformed> {
+    from.list(|from| {
+        let state = State { number: from.number()?, time: from.number()? };
+        let mark = Mark { state, segments: from.number()? };
+        if mark.segments > segments as u64 {
+            return Err(Malformed("a state in it has segments that it does not name"));
+        }
+        Ok(mark)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        let mark = |number, time, segments| Mark { state: State { number, time }, segments };
+        let id = |number| ObjectId::new(2, number);
+        Manifest {
+            uuid: [7; 16],
+            len_bytes: 1 << 40,
+            epoch: 2,
+            writer: Writer {
+                nonce: [9; 16],
+                host: "pantry".to_owned(),
+                pid: 77,
+                since: 1_000_000,
+                is_done: false,
+            },
+            policy: Policy::default(),
+            delete_after: 3600,
+            earlier: vec![Era {
+                root: None,
+                segments: vec![(id(0), 5000), (id(1), 6000)],
+                marks: vec![mark(3, 1_000_000, 1)],
+            }],
+            root: Some(RootRef { object: id(2), offset: 100, len: 50 }),
+            tail: vec![TailSegment {
+                id: id(3),
+                len_bytes: 9000,
+                born: 5,
+                deltas: vec![Delta { start: 4096, len: 4096, offset: Some(0) }],
+            }],
+            marks: vec![mark(4, 1_000_100, 0), mark(5, 1_000_101, 1)],
+        }
+    }
+
+    #[test]
+    fn a_manifest_is_read_as_it_was_written() {
+        assert_eq!(Manifest::decode(&manifest().encode()).unwrap(), manifest());
+    }
+
+    #[test]
+    fn states_that_are_forgotten_take_their_segments_along() {
+        let mut manifest = manifest();
+        manifest.thin_out(1_000_101);
+        assert_eq!(manifest.earlier[0].segments.len(), 1);
+        assert_eq!(manifest.states().count(), 3);
+        manifest.thin_out(1_000_101 + 90 * 24 * 3600);
+        assert!(manifest.earlier.is_empty());
+        assert_eq!(manifest.states().count(), 1);
+        assert_eq!(manifest.state().number, 5);
+    }
+}

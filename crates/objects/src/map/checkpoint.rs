@@ -1,0 +1,255 @@
+//! Checkpoints: the map as it is in the store.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::error::ObjectsError;
+use crate::id::{Kind, ObjectId};
+use crate::store::Store;
+
+use super::merge::Change;
+use super::page::MOST_EXTENTS;
+use super::{Extent, ObjectRecord, Page, PageRef, Root, RootRef, merge};
+
+/// The most pages in memory.
+const MOST_PAGES: usize = 256;
+
+/// The map at one state: its root, and those of its pages that were needed lately.
+#[derive(Debug, Default)]
+pub(crate) struct Checkpoint {
+    pub(crate) root: Root,
+    /// Where the root lies. A device without a checkpoint is all zeros.
+    pub(crate) at: Option<RootRef>,
+    pages: Mutex<Pages>,
+}
+
+#[derive(Debug, Default)]
+struct Pages {
+    /// Each with the number of the lookup that used it last.
+    loaded: HashMap<usize, (Arc<Page>, u64)>,
+    lookups: u64,
+}
+
+impl Pages {
+    fn get(&mut self, index: usize) -> Option<Arc<Page>> {
+        self.lookups += 1;
+        let (page, used) = self.loaded.get_mut(&index)?;
+        *used = self.lookups;
+        Some(Arc::clone(page))
+    }
+
+    fn put(&mut self, index: usize, page: &Arc<Page>) {
+        if self.loaded.len() >= MOST_PAGES {
+            let oldest = self.loaded.iter().min_by_key(|(_, (_, used))| *used);
+            if let Some(oldest) = oldest.map(|(index, _)| *index) {
+                self.loaded.remove(&oldest);
+            }
+        }
+        self.loaded.insert(index, (Arc::clone(page), self.lookups));
+    }
+}
+
+impl Checkpoint {
+    /// Reads the root. Pages follow when they are needed.
+    pub(crate) fn load(store: &dyn Store, at: Option<RootRef>) -> Result<Self, ObjectsError> {
+        let Some(at) = at else { return Ok(Self::default()) };
+        let name = Kind::Map.name(at.object);
+        let bytes = store.get(&name, at.offset..at.offset + at.len)?;
+        let root = Root::decode(&bytes).map_err(|why| ObjectsError::damaged(store, &name, &why))?;
+        Ok(Self { root, at: Some(at), pages: Mutex::default() })
+    }
+
+    /// The extents in `range`, in order, with their parts outside it cut away.
+    pub(crate) fn within(
+        &self,
+        store: &dyn Store,
+        range: Range<u64>,
+    ) -> Result<Vec<Extent>, ObjectsError> {
+        let pages = &self.root.pages;
+        let first = pages.partition_point(|page| page.first <= range.start).saturating_sub(1);
+        let mut found = Vec::new();
+        for index in first..pages.len() {
+            if pages[index].first >= range.end {
+                break;
+            }
+            found.extend(self.page(store, index)?.within(range.clone()));
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn page(&self, store: &dyn Store, index: usize) -> Result<Arc<Page>, ObjectsError> {
+        if let Some(page) = self.pages.lock().get(index) {
+            return Ok(page);
+        }
+        let PageRef { object, offset, len, .. } = self.root.pages[index];
+        let name = Kind::Map.name(object);
+        let bytes = store.get(&name, offset..offset + len)?;
+        let page = Page::decode(&bytes).map_err(|why| ObjectsError::damaged(store, &name, &why))?;
+        let page = Arc::new(page);
+        self.pages.lock().put(index, &page);
+        Ok(page)
+    }
+
+    /// The first byte after those that page `index` knows.
+    fn page_end(&self, index: usize) -> u64 {
+        self.root.pages.get(index + 1).map_or(u64::MAX, |next| next.first)
+    }
+}
+
+/// A checkpoint that is not in the store yet.
+#[derive(Debug)]
+pub(crate) struct NewCheckpoint {
+    /// The map object.
+    pub(crate) content: Vec<u8>,
+    pub(crate) checkpoint: Checkpoint,
+}
+
+impl NewCheckpoint {
+    /// The checkpoint that follows `before`: with `changes`, which are sorted and do not overlap,
+    /// and with the segments `added`, whose live bytes are counted here. It lies in the map object
+    /// `id`, and belongs to the state `number`.
+    ///
+    /// Reads the pages that change.
+    pub(crate) fn after(
+        before: &Checkpoint,
+        store: &dyn Store,
+        changes: &[Change],
+        added: Vec<ObjectRecord>,
+        id: ObjectId,
+        number: u64,
+    ) -> Result<Self, ObjectsError> {
+        let mut new = Building {
+            live: before
+                .root
+                .objects
+                .iter()
+                .chain(&added)
+                .map(|it| (it.id, it.live_bytes))
+                .collect(),
+            id,
+            pages: Vec::new(),
+            content: Vec::new(),
+        };
+        let regions = before.root.pages.len().max(1);
+        let mut changes = changes;
+        for index in 0..regions {
+            let region = before.root.pages.get(index);
+            let end = before.page_end(index);
+            let (here, rest) = split(changes, end);
+            changes = rest;
+            match region {
+                Some(page) if here.is_empty() => new.keep(*page),
+                Some(page) => {
+                    new.lose(page.object, page.len);
+                    let old = before.page(store, index)?;
+                    new.change(page.first, old.extents().iter().copied(), &here);
+                }
+                None => new.change(0, [], &here),
+            }
+        }
+        let Building { live, mut pages, mut content, .. } = new;
+        if let Some(first) = pages.first_mut() {
+            first.first = 0;
+        }
+        let mut objects: Vec<_> = before.root.objects.iter().copied().chain(added).collect();
+        for object in &mut objects {
+            object.live_bytes = live[&object.id];
+            if object.live_bytes == 0 && object.died.is_none() {
+                object.died = Some(number);
+            }
+        }
+        let pages_bytes = content.len() as u64;
+        objects.push(ObjectRecord {
+            kind: Kind::Map,
+            id,
+            // The root's own length is not known before it is encoded, and counts little.
+            len_bytes: pages_bytes,
+            born: number,
+            live_bytes: pages_bytes,
+            died: None,
+        });
+        objects.sort_unstable_by_key(|object| object.id);
+        let root = Root { pages, objects, doomed: before.root.doomed.clone() };
+        let checkpoint = Checkpoint { root, at: None, pages: Mutex::default() };
+        content.shrink_to_fit();
+        Ok(Self { content, checkpoint })
+    }
+
+    /// Encodes the root, which does not change any more.
+    pub(crate) fn finish(mut self, id: ObjectId) -> Self {
+        let root = self.checkpoint.root.encode();
+        let (offset, len) = (self.content.len() as u64, root.len() as u64);
+        self.checkpoint.at = Some(RootRef { object: id, offset, len });
+        self.content.extend(root);
+        self
+    }
+}
+
+/// The changes before `end` and those after it; one that passes `end` is cut.
+fn split(changes: &[Change], end: u64) -> (Vec<Change>, &[Change]) {
+    // A change that passes the end of one page was cut for it, and is cut again for the next.
+    let within = changes.partition_point(|(range, _)| range.start < end);
+    let here = changes[..within]
+        .iter()
+        .map(|(range, source)| (range.start..range.end.min(end), *source))
+        .collect();
+    let passes = within > 0 && changes[within - 1].0.end > end;
+    (here, &changes[within - usize::from(passes)..])
+}
+
+/// A map object while pages are added to it.
+struct Building {
+    /// The live bytes of all objects except the new one.
+    live: HashMap<ObjectId, u64>,
+    id: ObjectId,
+    pages: Vec<PageRef>,
+    content: Vec<u8>,
+}
+
+impl Building {
+    fn keep(&mut self, page: PageRef) {
+        self.pages.push(page);
+    }
+
+    fn lose(&mut self, object: ObjectId, bytes: u64) {
+        if let Some(live) = self.live.get_mut(&object) {
+            *live = live.saturating_sub(bytes);
+        }
+    }
+
+    /// Adds pages for a region that begins at `first`: `old` with `changes`.
+    fn change(&mut self, first: u64, old: impl IntoIterator<Item = Extent>, changes: &[Change]) {
+        let start = first;
+        let changes: Vec<_> = changes
+            .iter()
+            .map(|(range, source)| {
+                let cut = start.saturating_sub(range.start);
+                (range.start + cut..range.end, source.map(|source| source.plus(cut)))
+            })
+            .collect();
+        let mut gone = Vec::new();
+        let merged = merge(old, &changes, |extent| gone.push(extent));
+        for extent in gone {
+            self.lose(extent.source.segment, extent.len);
+        }
+        for (range, source) in &changes {
+            if let Some(live) = source.and_then(|source| self.live.get_mut(&source.segment)) {
+                *live += range.end - range.start;
+            }
+        }
+        if merged.is_empty() {
+            return;
+        }
+        let each = merged.len().div_ceil(merged.len().div_ceil(MOST_EXTENTS));
+        for (index, extents) in merged.chunks(each).enumerate() {
+            let first = if index == 0 { first } else { extents[0].start };
+            let encoded = Page::new(extents.to_vec()).encode();
+            let (offset, len) = (self.content.len() as u64, encoded.len() as u64);
+            self.pages.push(PageRef { first, object: self.id, offset, len });
+            self.content.extend(encoded);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Whether a store keeps its word about conditions.
+
+use bytes::Bytes;
+
+use crate::error::ObjectsError;
+use crate::store::{Problem, Store, StoreError};
+
+/// Creates and replaces an object once with a condition that holds and once with one that does not.
+///
+/// # Errors
+/// [`ObjectsError::Unconditional`] if the store does what it must not do.
+pub(crate) fn conditions(store: &dyn Store) -> Result<(), ObjectsError> {
+    let name = format!("probe-{}", uuid::Uuid::new_v4());
+    let result = try_conditions(store, &name);
+    let deleted = store.delete(&name);
+    if result? {
+        return Ok(deleted?);
+    }
+    Err(ObjectsError::Unconditional { store: store.name().to_owned() })
+}
+
+fn try_conditions(store: &dyn Store, name: &str) -> Result<bool, StoreError> {
+    let content = |text: &'static str| Bytes::from_static(text.as_bytes());
+    let first = store.create(name, content("first"))?;
+    if !is_refused(store.create(name, content("second")))? {
+        return Ok(false);
+    }
+    store.replace(name, content("third"), &first)?;
+    is_refused(store.replace(name, content("fourth"), &first))
+}
+
+fn is_refused<T>(result: Result<T, StoreError>) -> Result<bool, StoreError> {
+    match result {
+        Ok(_) => Ok(false),
+        Err(error) if error.problem == Problem::Condition => Ok(true),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,71 @@
+//! The segment that is written.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+
+use crate::id::ObjectId;
+use crate::map::Delta;
+
+use super::{Deltas, seal};
+
+/// A segment that takes content. Content that it holds already is
+/// overwritten in place: no state has it yet.
+#[derive(Debug)]
+pub(crate) struct OpenSegment {
+    pub(crate) id: ObjectId,
+    content: Arc<RwLock<Vec<u8>>>,
+    deltas: Deltas,
+    most_bytes: usize,
+}
+
+impl OpenSegment {
+    /// A segment that takes up to `most_bytes` of content.
+    pub(crate) fn new(id: ObjectId, most_bytes: usize) -> Self {
+        Self { id, content: Arc::default(), deltas: Deltas::default(), most_bytes }
+    }
+
+    /// The content, which readers share with the writer.
+    pub(crate) fn content(&self) -> &Arc<RwLock<Vec<u8>>> {
+        &self.content
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.deltas.is_empty()
+    }
+
+    /// Takes `bytes`, as many as fit, for the device from `start` on. Returns how many it took, and
+    /// where they lie if the map must learn that.
+    pub(crate) fn write(&mut self, start: u64, bytes: &[u8]) -> (usize, Option<u64>) {
+        let mut content = self.content.write();
+        if let Some(offset) = self.deltas.offset_of(&(start..start + bytes.len() as u64)) {
+            content[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+            return (bytes.len(), None);
+        }
+        let taken = bytes.len().min(self.most_bytes - content.len());
+        if taken == 0 {
+            return (0, None);
+        }
+        let offset = content.len() as u64;
+        content.extend_from_slice(&bytes[..taken]);
+        self.deltas.set(start..start + taken as u64, Some(offset));
+        (taken, Some(offset))
+    }
+
+    pub(crate) fn discard(&mut self, range: Range<u64>) {
+        self.deltas.set(range, None);
+    }
+
+    /// The object, and what it changes.
+    pub(crate) fn seal(self) -> (Bytes, Vec<Delta>) {
+        let deltas = self.deltas.to_vec();
+        // A reader may still copy from it.
+        let content = match Arc::try_unwrap(self.content) {
+            Ok(content) => content.into_inner(),
+            Err(shared) => shared.read().clone(),
+        };
+        (seal(self.id, content, &deltas), deltas)
+    }
+}

@@ -1,0 +1,186 @@
+//! States: what the device held after a flush. A policy decides which are kept.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::codec::{Decoder, Encoder, Malformed};
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+/// More states than that are thinned out to one a minute, whatever the policy says: each flush
+/// makes one, and the manifest must stay small.
+const MOST_OF_ALL: usize = 256;
+
+/// A state, which a flush or a commit made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Its number. Each state has the next one.
+    pub number: u64,
+    /// When it was made, in seconds since 1970, by the clock of the writer.
+    pub time: u64,
+}
+
+/// How long states are kept, in seconds: all of them, then one for each hour, then one for each
+/// day. The last state is always kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// All states that are younger.
+    pub all: u64,
+    /// The last of each hour.
+    pub hourly: u64,
+    /// The last of each day.
+    pub daily: u64,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { all: HOUR, hourly: DAY, daily: 30 * DAY }
+    }
+}
+
+impl Policy {
+    /// Which of `states`, in their order, are kept at the time `now`.
+    pub(crate) fn kept(&self, states: &[State], now: u64) -> Vec<bool> {
+        let young = states.iter().filter(|state| now.saturating_sub(state.time) <= self.all);
+        let is_crowded = young.count() > MOST_OF_ALL;
+        // What a state has in common with others of which only the last is kept.
+        let period = |state: &State| {
+            let age = now.saturating_sub(state.time);
+            if age <= self.all && !is_crowded {
+                Some((1, state.number))
+            } else if age <= self.all {
+                Some((MINUTE, state.time / MINUTE))
+            } else if age <= self.hourly {
+                Some((HOUR, state.time / HOUR))
+            } else if age <= self.daily {
+                Some((DAY, state.time / DAY))
+            } else {
+                None
+            }
+        };
+        let periods: Vec<_> = states.iter().map(period).collect();
+        let is_last = |(at, period): (usize, &Option<_>)| {
+            at + 1 == periods.len() || (period.is_some() && periods[at + 1] != *period)
+        };
+        periods.iter().enumerate().map(is_last).collect()
+    }
+
+    pub(crate) fn encode(&self, to: &mut Encoder) {
+        [self.all, self.hourly, self.daily].into_iter().for_each(|seconds| to.number(seconds));
+    }
+
+    pub(crate) fn decode(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
+        Ok(Self { all: from.number()?, hourly: from.number()?, daily: from.number()? })
+    }
+}
+
+/// `all=1h,hourly=1d,daily=30d`.
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { all, hourly, daily } = self;
+        let (all, hourly, daily) = (Seconds(*all), Seconds(*hourly), Seconds(*daily));
+        write!(f, "all={all},hourly={hourly},daily={daily}")
+    }
+}
+
+impl FromStr for Policy {
+    type Err = String;
+
+    /// Reads what [`Display`](fmt::Display) writes. What is not named is not kept.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut policy = Self { all: 0, hourly: 0, daily: 0 };
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let (name, time) = part
+                .split_once('=')
+                .ok_or_else(|| format!("'{part}' is not all=, hourly= or daily= and a time"))?;
+            let field = match name {
+                "all" => &mut policy.all,
+                "hourly" => &mut policy.hourly,
+                "daily" => &mut policy.daily,
+                _ => return Err(format!("'{name}' is none of all, hourly and daily")),
+            };
+            *field = parse_seconds(time)?;
+        }
+        Ok(policy)
+    }
+}
+
+const UNITS: [(&str, u64); 5] = [("w", 7 * DAY), ("d", DAY), ("h", HOUR), ("m", MINUTE), ("s", 1)];
+
+struct Seconds(u64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(seconds) = *self;
+        let fits = |(_, unit): &&(&str, u64)| seconds % unit == 0 && seconds >= *unit;
+        let (name, unit) = UNITS[1..].iter().find(fits).unwrap_or(&("s", 1));
+        write!(f, "{}{name}", seconds / unit)
+    }
+}
+
+/// Reads a number of weeks, days, hours, minutes or seconds: `1h`.
+pub fn parse_seconds(text: &str) -> Result<u64, String> {
+    let malformed = || format!("'{text}' is not a time such as 90s, 15m, 1h, 30d or 2w");
+    let (name, unit) =
+        UNITS.iter().find(|(name, _)| text.ends_with(name)).copied().unwrap_or(("", 1));
+    let number: u64 = text[..text.len() - name.len()].parse().map_err(|_| malformed())?;
+    number.checked_mul(unit).ok_or_else(malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(policy: Policy, ages: &[u64]) -> Vec<u64> {
+        let now = 1_000 * DAY;
+        let state = |(number, age): (usize, &u64)| State { number: number as u64, time: now - age };
+        let states: Vec<_> = ages.iter().enumerate().map(state).collect();
+        let kept = policy.kept(&states, now);
+        ages.iter().zip(kept).filter(|(_, kept)| *kept).map(|(age, _)| *age).collect()
+    }
+
+    #[test]
+    fn the_last_of_each_period_is_kept() {
+        let policy = Policy { all: HOUR, hourly: 6 * HOUR, daily: 3 * DAY };
+        let ages = [
+            5 * DAY,
+            2 * DAY - 5,
+            2 * DAY - 9,
+            4 * HOUR - 5,
+            4 * HOUR - 9,
+            3 * HOUR - 7,
+            HOUR,
+            30,
+            20,
+        ];
+        let expected = [2 * DAY - 9, 4 * HOUR - 9, 3 * HOUR - 7, HOUR, 30, 20];
+        assert_eq!(kept(policy, &ages), expected);
+    }
+
+    #[test]
+    fn the_last_state_is_always_kept() {
+        let nothing = Policy { all: 0, hourly: 0, daily: 0 };
+        assert_eq!(kept(nothing, &[900 * DAY, 800 * DAY]), [800 * DAY]);
+    }
+
+    #[test]
+    fn many_flushes_leave_one_state_a_minute() {
+        let ages: Vec<_> = (0..3000).rev().collect();
+        let kept = kept(Policy::default(), &ages);
+        assert!(kept.len() <= 52, "{}", kept.len());
+        assert_eq!(kept.last(), Some(&0));
+    }
+
+    #[test]
+    fn policies_are_read_as_they_are_written() {
+        for text in ["all=1h,hourly=1d,daily=30d", "all=90s,hourly=36h,daily=0s"] {
+            assert_eq!(text.parse::<Policy>().unwrap().to_string(), text);
+        }
+        assert_eq!("daily=2w".parse::<Policy>().unwrap().daily, 14 * DAY);
+        for text in ["all", "weekly=1h", "all=1y", "all=99999999999999999w"] {
+            assert!(text.parse::<Policy>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! A local directory of objects: each is a file.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use tempfile::NamedTempFile;
+
+use super::{Listed, Problem, Store, StoreError, Version};
+
+/// The prefix of files that are not objects yet.
+const TEMPORARY: &str = ".larder-";
+
+/// The file whose lock makes a replacement one step among processes.
+const LOCK: &str = ".lock";
+
+/// A directory whose files are the objects. Files are durable, with their names, when a call
+/// returns.
+#[derive(Debug)]
+pub struct Directory {
+    root: PathBuf,
+    name: String,
+}
+
+impl Directory {
+    /// The store in the directory `root`, which the first object creates.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        let root = root.into();
+        Self { name: format!("file://{}", root.display()), root }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    fn failed(&self, name: &str, error: io::Error) -> StoreError {
+        let problem = match error.kind() {
+            ErrorKind::NotFound => Problem::NotFound,
+            ErrorKind::AlreadyExists => Problem::Condition,
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Problem::Denied,
+            ErrorKind::Interrupted => Problem::Temporary,
+            _ => Problem::Other,
+        };
+        StoreError::new(problem, &self.name, name, error)
+    }
+
+    fn changed(&self, name: &str) -> StoreError {
+        StoreError::new(Problem::Condition, &self.name, name, "its content is another")
+    }
+
+    /// Writes a file without its name.
+    fn write(&self, path: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
+        let parent = path.parent().expect("a file is in a directory");
+        create_directories(parent)?;
+        let mut file = tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(parent)?;
+        file.write_all(content)?;
+        file.as_file().sync_all()?;
+        Ok(file)
+    }
+
+    fn create_file(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        let path = self.path(name);
+        self.write(&path, content)?.persist_noclobber(&path)?;
+        sync_directory(&path)
+    }
+
+    /// Returns false if the content is not the version that was expected.
+    fn replace_file(&self, name: &str, content: &[u8], version: &Version) -> io::Result<bool> {
+        let path = self.path(name);
+        let file = self.write(&path, content)?;
+        let lock = File::create(self.path(LOCK))?;
+        lock_exclusively(&lock)?;
+        if version_of(&fs::read(&path)?) != *version {
+            return Ok(false);
+        }
+        file.persist(&path)?;
+        sync_directory(&path)?;
+        Ok(true)
+    }
+
+    fn read(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
+        let mut file = File::open(self.path(name))?;
+        let len_bytes = file.metadata()?.len();
+        let range = range.start.min(len_bytes)..range.end.min(len_bytes);
+        file.seek(SeekFrom::Start(range.start))?;
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        file.take(range.end - range.start).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn list_below(&self, directory: &Path, found: &mut Vec<Listed>) -> io::Result<()> {
+        let entries = match fs::read_dir(directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let path = entry.path();
+            if entry.file_type()?.is_dir() {
+                self.list_below(&path, found)?;
+                continue;
+            }
+            let below = path.strip_prefix(&self.root).expect("it was found there");
+            let Some(name) = below.to_str().filter(|_| !is_hidden(&path)) else { continue };
+            // Another process may delete it meanwhile.
+            let Ok(metadata) = entry.metadata() else { continue };
+            found.push(Listed { name: name.to_owned(), len_bytes: metadata.len() });
+        }
+        Ok(())
+    }
+}
+
+impl Store for Directory {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        self.read(name, range).map(Bytes::from).map_err(|error| self.failed(name, error))
+    }
+
+    fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError> {
+        let bytes = fs::read(self.path(name)).map_err(|error| self.failed(name, error))?;
+        let version = version_of(&bytes);
+        Ok((bytes.into(), version))
+    }
+
+    fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
+        self.create_file(name, &content).map_err(|error| self.failed(name, error))?;
+        Ok(version_of(&content))
+    }
+
+    fn replace(
+        &self,
+        name: &str,
+        content: Bytes,
+        version: &Version,
+    ) -> Result<Version, StoreError> {
+        match self.replace_file(name, &content, version) {
+            Ok(true) => Ok(version_of(&content)),
+            Ok(false) => Err(self.changed(name)),
+            Err(error) => Err(self.failed(name, error)),
+        }
+    }
+
+    fn delete(&self, name: &str) -> Result<(), StoreError> {
+        match fs::remove_file(self.path(name)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(self.failed(name, error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        let mut found = Vec::new();
+        self.list_below(&self.path(prefix), &mut found)
+            .map_err(|error| self.failed(prefix, error))?;
+        Ok(found)
+    }
+}
+
+/// The version of an object that is replaced: manifests differ in their numbers, so equal content
+/// is the same content.
+fn version_of(content: &[u8]) -> Version {
+    let hash = content.chunks(4096).fold(0xcbf2_9ce4_8422_2325_u64, |hash, part| {
+        (hash ^ u64::from(crc32c::crc32c(part))).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    Version(format!("{hash:016x}-{}", content.len()))
+}
+
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
+/// Waits for the lock of another process.
+fn lock_exclusively(file: &File) -> io::Result<()> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => file.lock(),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Creates `directory` and those above it, and makes their names durable.
+fn create_directories(directory: &Path) -> io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = directory.parent() {
+        create_directories(parent)?;
+    }
+    match fs::create_dir(directory) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => sync_directory(directory),
+    }
+}
+
+/// Makes the name of `path` durable.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
+        _ => File::open(".")?.sync_all(),
+    }
+}

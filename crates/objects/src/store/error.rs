@@ -1,0 +1,64 @@
+//! Errors of stores.
+
+use std::error::Error;
+use std::fmt;
+
+/// What went wrong with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Problem {
+    /// No object has that name.
+    NotFound,
+    /// The condition of the request did not hold, and the store changed nothing.
+    Condition,
+    /// The store does not allow it, or knows no such user.
+    Denied,
+    /// The store cannot do it at all.
+    Unsupported,
+    /// The network, or the server for now: the same request may succeed later.
+    Temporary,
+    /// Anything else, such as a full disk.
+    Other,
+}
+
+/// A request that failed. The text never holds credentials.
+#[derive(Debug)]
+pub struct StoreError {
+    /// What went wrong.
+    pub problem: Problem,
+    /// The store's name, with the object's.
+    pub object: String,
+    /// What the store or the network said.
+    pub source: Box<dyn Error + Send + Sync>,
+}
+
+impl StoreError {
+    pub(crate) fn new(
+        problem: Problem,
+        store: &str,
+        name: &str,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self { problem, object: format!("{store}/{name}"), source: source.into() }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { problem, object, source } = self;
+        match problem {
+            Problem::NotFound => write!(f, "{object}: there is no such object"),
+            Problem::Condition => write!(f, "{object}: somebody else created or replaced it"),
+            Problem::Denied => write!(f, "{object}: access is denied: {source}"),
+            Problem::Unsupported | Problem::Temporary | Problem::Other => {
+                write!(f, "{object}: {source}")
+            }
+        }
+    }
+}
+
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.source)
+    }
+}

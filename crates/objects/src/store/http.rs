@@ -1,0 +1,98 @@
+//! HTTP for object storage: requests of `object_store`, carried by threads that wait.
+
+use std::error::Error;
+use std::io;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
+    HttpResponse, HttpResponseBody, HttpService,
+};
+use object_store::{ClientConfigKey, ClientOptions};
+use ureq::Agent;
+
+/// How long a request may stand still. It is repeated then.
+const STANDSTILL: Duration = Duration::from_secs(30);
+
+/// The longest reply. Nothing asks for a longer one.
+const LONGEST_REPLY: u64 = 1 << 30;
+
+#[derive(Debug)]
+pub(super) struct Connector;
+
+impl HttpConnector for Connector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let allows_http = options.get_config_value(&ClientConfigKey::AllowHttp);
+        let config = Agent::config_builder()
+            .https_only(allows_http.as_deref() != Some("true"))
+            .http_status_as_error(false)
+            .timeout_connect(Some(STANDSTILL))
+            .timeout_per_read(Some(STANDSTILL))
+            .timeout_per_write(Some(STANDSTILL))
+            .max_idle_connections(32)
+            .max_idle_connections_per_host(32)
+            .user_agent(concat!("larder/", env!("CARGO_PKG_VERSION")))
+            .build();
+        Ok(HttpClient::new(Client(config.into())))
+    }
+}
+
+#[derive(Debug)]
+struct Client(Agent);
+
+#[async_trait]
+impl HttpService for Client {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let (parts, body) = request.into_parts();
+        let content: Bytes = match body.as_bytes() {
+            Some(bytes) => bytes.clone(),
+            None => collect(body).await?,
+        };
+        let request = http::Request::from_parts(parts, &content[..]);
+        let reply = self.0.run(request).map_err(failed)?;
+        let (parts, mut body) = reply.into_parts();
+        let content = body.with_config().limit(LONGEST_REPLY).read_to_vec().map_err(failed)?;
+        Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(content)))
+    }
+}
+
+async fn collect(body: HttpRequestBody) -> Result<Bytes, HttpError> {
+    let collected = body.collect().await;
+    let failed = |error| HttpError::new(HttpErrorKind::Unknown, error);
+    Ok(collected.map_err(failed)?.to_bytes())
+}
+
+fn failed(error: ureq::Error) -> HttpError {
+    let kind = match &error {
+        ureq::Error::Timeout(_) => HttpErrorKind::Timeout,
+        ureq::Error::HostNotFound | ureq::Error::ConnectionFailed => HttpErrorKind::Connect,
+        ureq::Error::Io(_) => HttpErrorKind::Interrupted,
+        ureq::Error::Protocol(_) => HttpErrorKind::Request,
+        _ => HttpErrorKind::Unknown,
+    };
+    HttpError::new(kind, error)
+}
+
+/// Whether the network failed, or the server for now.
+pub(super) fn is_temporary(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<HttpError>() {
+            return error.kind() != HttpErrorKind::Unknown;
+        }
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return error.kind() != io::ErrorKind::InvalidData;
+        }
+        next = error.source();
+    }
+    is_status_of_the_server(&error.to_string())
+}
+
+/// `object_store` says the status of a reply in its text only.
+fn is_status_of_the_server(text: &str) -> bool {
+    const FOR_NOW: [&str; 6] = ["408", "429", "500", "502", "503", "504"];
+    FOR_NOW.iter().any(|status| text.contains(&format!("status code: {status}")))
+}

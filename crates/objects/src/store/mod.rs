@@ -1,0 +1,112 @@
+//! Stores: named immutable objects, and one that is replaced on a condition.
+
+mod counting;
+mod directory;
+mod error;
+mod http;
+mod remote;
+mod retry;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+pub use counting::{Counting, Requests};
+pub use directory::Directory;
+pub use error::{Problem, StoreError};
+pub use remote::Remote;
+pub use retry::Retrying;
+
+/// Which content of an object a store gave or took: what a later replacement is compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version(pub String);
+
+/// An object's name and length, as a store lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The name below the store's prefix.
+    pub name: String,
+    /// The length in bytes.
+    pub len_bytes: u64,
+}
+
+/// Objects with names, below one prefix of a bucket or in one directory. Names consist of parts,
+/// which slashes separate.
+///
+/// # Invariants
+/// - An object is there completely, or not at all.
+/// - A call that succeeded is durable, and every later call sees what it did.
+/// - A failed call may have done what it was asked for, or may do it later, unless the error says
+///   that the condition did not hold.
+pub trait Store: Send + Sync + fmt::Debug {
+    /// The store's name in errors. It holds no credentials.
+    fn name(&self) -> &str;
+
+    /// The bytes of an object in `range`, which may pass its end, and are fewer then.
+    ///
+    /// # Errors
+    /// [`Problem::NotFound`].
+    fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError>;
+
+    /// A whole object that is replaced, and its version.
+    ///
+    /// # Errors
+    /// [`Problem::NotFound`].
+    fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError>;
+
+    /// Creates an object that does not exist yet.
+    ///
+    /// # Errors
+    /// [`Problem::Condition`] if it exists.
+    fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError>;
+
+    /// Replaces an object whose version is still `version`.
+    ///
+    /// # Errors
+    /// [`Problem::Condition`] if its version is another.
+    fn replace(&self, name: &str, content: Bytes, version: &Version)
+    -> Result<Version, StoreError>;
+
+    /// Deletes an object, which may be gone already.
+    fn delete(&self, name: &str) -> Result<(), StoreError>;
+
+    /// The objects whose names begin with the parts of `prefix`, in any order.
+    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError>;
+}
+
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        (**self).get(name, range)
+    }
+
+    fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError> {
+        (**self).get_versioned(name)
+    }
+
+    fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
+        (**self).create(name, content)
+    }
+
+    fn replace(
+        &self,
+        name: &str,
+        content: Bytes,
+        version: &Version,
+    ) -> Result<Version, StoreError> {
+        (**self).replace(name, content, version)
+    }
+
+    fn delete(&self, name: &str) -> Result<(), StoreError> {
+        (**self).delete(name)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        (**self).list(prefix)
+    }
+}

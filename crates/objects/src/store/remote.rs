@@ -1,0 +1,198 @@
+//! Object storage: S3 and what speaks like it, GCS, Azure, and HTTP for reading.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_executor::block_on;
+use futures_util::TryStreamExt;
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::http::HttpBuilder;
+use object_store::path::Path;
+use object_store::{
+    BackoffConfig, GetOptions, GetRange, ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutMode,
+    PutOptions, PutPayload, RetryConfig, UpdateVersion,
+};
+use url::Url;
+
+use super::http::{Connector, is_temporary};
+use super::{Listed, Problem, Store, StoreError, Version};
+use crate::error::ObjectsError;
+
+/// A bucket, or a part of it.
+///
+/// Credentials and endpoint come from the environment, by the names that the tools of each service
+/// use. TLS is on unless `AWS_ALLOW_HTTP` or its like is set.
+#[derive(Debug)]
+pub struct Remote {
+    store: Arc<dyn ObjectStore>,
+    prefix: Path,
+    name: String,
+}
+
+impl Remote {
+    /// The store that `url` leads to: `s3://bucket/prefix`, `gs://`, `az://`, `https://`.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Address`], also where the environment lacks something.
+    pub fn new(url: &Url) -> Result<Self, ObjectsError> {
+        let refused = |why: &dyn std::fmt::Display| ObjectsError::Address {
+            text: shown(url),
+            why: why.to_string(),
+        };
+        let (scheme, prefix) = ObjectStoreScheme::parse(url).map_err(|error| refused(&error))?;
+        Ok(Self {
+            store: build(scheme, url).map_err(|error| refused(&error))?,
+            // Over HTTP a store begins where the URL leads to.
+            prefix: if is_http(url) { Path::default() } else { prefix },
+            name: shown(url),
+        })
+    }
+
+    fn path(&self, name: &str) -> Path {
+        name.split('/').fold(self.prefix.clone(), |path, part| path.join(part))
+    }
+
+    fn failed(&self, name: &str, error: object_store::Error) -> StoreError {
+        use object_store::Error;
+        let problem = match &error {
+            Error::NotFound { .. } => Problem::NotFound,
+            Error::AlreadyExists { .. } | Error::Precondition { .. } => Problem::Condition,
+            Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => Problem::Denied,
+            Error::NotSupported { .. } | Error::NotImplemented { .. } => Problem::Unsupported,
+            _ if is_temporary(&error) => Problem::Temporary,
+            _ => Problem::Other,
+        };
+        StoreError::new(problem, &self.name, name, error)
+    }
+
+    fn put(&self, name: &str, content: Bytes, mode: PutMode) -> Result<Version, StoreError> {
+        let options = PutOptions { mode, ..PutOptions::default() };
+        let payload = PutPayload::from_bytes(content);
+        let path = self.path(name);
+        let put = self.store.put_opts(&path, payload, options);
+        let result = block_on(put).map_err(|error| self.failed(name, error))?;
+        Ok(version_of(result.e_tag, result.version))
+    }
+}
+
+impl Store for Remote {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        let options = GetOptions { range: Some(GetRange::Bounded(range)), ..GetOptions::default() };
+        let path = self.path(name);
+        let get = async { self.store.get_opts(&path, options).await?.bytes().await };
+        block_on(get).map_err(|error| self.failed(name, error))
+    }
+
+    fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError> {
+        let path = self.path(name);
+        let get = async {
+            let result = self.store.get(&path).await?;
+            let version = version_of(result.meta.e_tag.clone(), result.meta.version.clone());
+            Ok((result.bytes().await?, version))
+        };
+        block_on(get).map_err(|error| self.failed(name, error))
+    }
+
+    fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
+        self.put(name, content, PutMode::Create)
+    }
+
+    fn replace(
+        &self,
+        name: &str,
+        content: Bytes,
+        version: &Version,
+    ) -> Result<Version, StoreError> {
+        let (e_tag, version) = version.0.split_once('\n').unwrap_or((&version.0, ""));
+        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let version = UpdateVersion { e_tag: given(e_tag), version: given(version) };
+        self.put(name, content, PutMode::Update(version))
+    }
+
+    fn delete(&self, name: &str) -> Result<(), StoreError> {
+        match block_on(self.store.delete(&self.path(name))) {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(self.failed(name, error)),
+        }
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        let below = self.path(prefix);
+        let listing = self.store.list(Some(&below)).try_collect::<Vec<_>>();
+        let found = block_on(listing).map_err(|error| self.failed(prefix, error))?;
+        let name = |object: object_store::ObjectMeta| {
+            let parts: Vec<_> = object.location.prefix_match(&self.prefix)?.collect();
+            let names: Vec<_> = parts.iter().map(AsRef::as_ref).collect();
+            Some(Listed { name: names.join("/"), len_bytes: object.size })
+        };
+        Ok(found.into_iter().filter_map(name).collect())
+    }
+}
+
+fn build(
+    scheme: ObjectStoreScheme,
+    url: &Url,
+) -> Result<Arc<dyn ObjectStore>, object_store::Error> {
+    // Requests are repeated by `Retrying`, which signs them anew.
+    let retry =
+        RetryConfig { max_retries: 0, backoff: BackoffConfig::default(), ..RetryConfig::default() };
+    Ok(match scheme {
+        ObjectStoreScheme::GoogleCloudStorage => Arc::new(
+            GoogleCloudStorageBuilder::from_env()
+                .with_url(url.as_str())
+                .with_retry(retry)
+                .with_http_connector(Connector)
+                .build()?,
+        ),
+        ObjectStoreScheme::MicrosoftAzure => Arc::new(
+            MicrosoftAzureBuilder::from_env()
+                .with_url(url.as_str())
+                .with_retry(retry)
+                .with_http_connector(Connector)
+                .build()?,
+        ),
+        ObjectStoreScheme::Http => Arc::new(
+            HttpBuilder::new()
+                .with_url(url.as_str())
+                .with_retry(retry)
+                // The user has typed http.
+                .with_client_options(
+                    object_store::ClientOptions::new().with_allow_http(url.scheme() == "http"),
+                )
+                .with_http_connector(Connector)
+                .build()?,
+        ),
+        _ => Arc::new(
+            AmazonS3Builder::from_env()
+                .with_url(url.as_str())
+                .with_retry(retry)
+                .with_http_connector(Connector)
+                .build()?,
+        ),
+    })
+}
+
+fn is_http(url: &Url) -> bool {
+    matches!(ObjectStoreScheme::parse(url), Ok((ObjectStoreScheme::Http, _)))
+}
+
+/// The URL without what may be secret.
+fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    // Both fail only for URLs that have no host.
+    let _ = url.set_password(None);
+    let _ = url.set_username("");
+    url.set_query(None);
+    url.to_string().trim_end_matches('/').to_owned()
+}
+
+fn version_of(e_tag: Option<String>, version: Option<String>) -> Version {
+    Version(format!("{}\n{}", e_tag.unwrap_or_default(), version.unwrap_or_default()))
+}

@@ -1,0 +1,95 @@
+//! Repeating requests that failed for now.
+
+use std::ops::Range;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::{Listed, Problem, Store, StoreError, Version};
+
+/// The first pause between two attempts. Each one doubles it.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// A store whose requests are repeated, with growing pauses of random length, until one succeeds,
+/// fails for good, or the time is up.
+///
+/// A repeated request with a condition may fail because the first attempt succeeded and its reply
+/// was lost. Callers of [`Store::create`] and [`Store::replace`] look at what is there then.
+#[derive(Debug)]
+pub struct Retrying<S> {
+    store: S,
+    patience: Duration,
+}
+
+impl<S: Store> Retrying<S> {
+    /// Repeats requests to `store` for up to `patience`, counted from the first attempt.
+    pub fn new(store: S, patience: Duration) -> Self {
+        Self { store, patience }
+    }
+
+    fn repeat<T>(&self, request: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let started = Instant::now();
+        let mut pause = FIRST_PAUSE;
+        let mut is_told = false;
+        loop {
+            let error = match request() {
+                Err(error) if error.problem == Problem::Temporary => error,
+                result => return result,
+            };
+            let left = self.patience.saturating_sub(started.elapsed());
+            if left.is_zero() {
+                return Err(error);
+            }
+            if !is_told && pause >= Duration::from_secs(1) {
+                is_told = true;
+                tracing::warn!("{error}; trying again for {} s", left.as_secs());
+            }
+            thread::sleep(jittered(pause).min(left));
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+/// Between half of `pause` and all of it, so that clients of one server do not return together.
+fn jittered(pause: Duration) -> Duration {
+    let random = u64::from_le_bytes(uuid::Uuid::new_v4().as_bytes()[8..].try_into().expect("8"));
+    pause / 2 + (pause / 2).mul_f64((random % 1024) as f64 / 1024.0)
+}
+
+impl<S: Store> Store for Retrying<S> {
+    fn name(&self) -> &str {
+        self.store.name()
+    }
+
+    fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        self.repeat(|| self.store.get(name, range.clone()))
+    }
+
+    fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError> {
+        self.repeat(|| self.store.get_versioned(name))
+    }
+
+    fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
+        self.repeat(|| self.store.create(name, content.clone()))
+    }
+
+    fn replace(
+        &self,
+        name: &str,
+        content: Bytes,
+        version: &Version,
+    ) -> Result<Version, StoreError> {
+        self.repeat(|| self.store.replace(name, content.clone(), version))
+    }
+
+    fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.repeat(|| self.store.delete(name))
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        self.repeat(|| self.store.list(prefix))
+    }
+}

@@ -1,0 +1,464 @@
+//! Writing: content goes into segments, and a flush makes them the device's next state.
+//!
+//! # Invariants
+//! - The store has every segment and map that a manifest names before it has the manifest.
+//! - The manifest changes only by a replacement on condition that it is the one that this writer
+//!   wrote last. So a writer that another one has followed changes nothing any more.
+//! - A state has all that was written before the flush that made it, and nothing else except
+//!   writes that no flush has followed yet.
+//! - After a failure no flush succeeds.
+//! - Content that waits for the store is at most [`MOST_UNSENT`] segments and the open one: a thread
+//!   that writes more waits.
+//! - No object is deleted before a manifest in the store says that no state needs it.
+//!
+//! Locks, in their order: `commit`, `open`, `uploads`.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::clock;
+use crate::content::{Content, Unsent};
+use crate::device::Options;
+use crate::error::ObjectsError;
+use crate::garbage;
+use crate::id::{Kind, ObjectId};
+use crate::manifest::{self, Manifest, Mark, TailSegment};
+use crate::map::{Checkpoint, Delta, Doomed, NewCheckpoint, ObjectRecord, Place, Recent};
+use crate::pool::Pool;
+use crate::segment::OpenSegment;
+use crate::states::State;
+use crate::store::{Problem, Store, StoreError, Version};
+
+/// The most segments that wait for the store.
+const MOST_UNSENT: usize = 8;
+
+const UPLOADING_THREADS: usize = 4;
+
+/// A manifest that would name more segments becomes a checkpoint.
+const MOST_TAIL: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    open: Mutex<Open>,
+    commit: Mutex<Commit>,
+    /// Objects that have been deleted, and that a manifest still calls doomed.
+    deleted: Arc<Mutex<HashSet<ObjectId>>>,
+    pool: Pool,
+    segment_bytes: usize,
+    most_ranges: usize,
+}
+
+/// What the threads that upload need.
+#[derive(Debug)]
+struct Shared {
+    content: Arc<Content>,
+    uploads: Mutex<HashSet<ObjectId>>,
+    uploaded: Condvar,
+    failure: OnceLock<String>,
+}
+
+#[derive(Debug)]
+struct Open {
+    segment: OpenSegment,
+    epoch: u32,
+    next_number: u32,
+    /// Since the last manifest.
+    sealed: Vec<Sealed>,
+}
+
+#[derive(Debug)]
+struct Sealed {
+    id: ObjectId,
+    len_bytes: u64,
+    deltas: Vec<Delta>,
+}
+
+/// The manifest as the store has it.
+#[derive(Debug)]
+struct Commit {
+    manifest: Manifest,
+    version: Version,
+}
+
+/// Why the manifest is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    Flush,
+    /// All that can be deleted is to be known.
+    Checkpoint,
+    /// The writer goes.
+    Close,
+}
+
+impl Writer {
+    /// The writer that wrote `manifest`.
+    pub(crate) fn new(
+        content: Arc<Content>,
+        manifest: Manifest,
+        version: Version,
+        options: &Options,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            content,
+            uploads: Mutex::default(),
+            uploaded: Condvar::new(),
+            failure: OnceLock::new(),
+        });
+        let epoch = manifest.epoch;
+        let segment = OpenSegment::new(ObjectId::new(epoch, 0), options.segment_bytes);
+        shared.expect(&segment);
+        Self {
+            shared,
+            open: Mutex::new(Open { segment, epoch, next_number: 1, sealed: Vec::new() }),
+            commit: Mutex::new(Commit { manifest, version }),
+            deleted: Arc::default(),
+            pool: Pool::new(UPLOADING_THREADS),
+            segment_bytes: options.segment_bytes,
+            most_ranges: options.most_ranges,
+        }
+    }
+
+    fn store(&self) -> &dyn Store {
+        &*self.shared.content.store
+    }
+
+    pub(crate) fn write(&self, parts: &[&[u8]], start: u64) -> Result<(), ObjectsError> {
+        let mut open = self.open.lock();
+        let mut at = start;
+        for part in parts {
+            let mut bytes = *part;
+            while !bytes.is_empty() {
+                self.shared.check()?;
+                let (taken, offset) = open.segment.write(at, bytes);
+                if taken == 0 {
+                    self.seal(&mut open);
+                    continue;
+                }
+                if offset.is_some() {
+                    let place = Place { segment: open.segment.id, offset };
+                    self.shared.content.recent.set(at..at + taken as u64, place);
+                }
+                bytes = &bytes[taken..];
+                at += taken as u64;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn discard(&self, range: Range<u64>) -> Result<(), ObjectsError> {
+        self.shared.check()?;
+        let mut open = self.open.lock();
+        open.segment.discard(range.clone());
+        let place = Place { segment: open.segment.id, offset: None };
+        self.shared.content.recent.set(range, place);
+        Ok(())
+    }
+
+    /// Sends the open segment to the store, once there is room for it, and begins another.
+    fn seal(&self, open: &mut MutexGuard<'_, Open>) {
+        let id = open.new_id();
+        let next = OpenSegment::new(id, self.segment_bytes);
+        self.shared.expect(&next);
+        let segment = std::mem::replace(&mut open.segment, next);
+        let id = segment.id;
+        let (object, deltas) = segment.seal();
+        self.shared.content.unsent.write().insert(id, Unsent::Sealed(object.clone()));
+        open.sealed.push(Sealed { id, len_bytes: object.len() as u64, deltas });
+        let mut uploads = self.shared.uploads.lock();
+        while uploads.len() >= MOST_UNSENT && self.shared.failure.get().is_none() {
+            self.shared.uploaded.wait(&mut uploads);
+        }
+        uploads.insert(id);
+        drop(uploads);
+        let shared = Arc::clone(&self.shared);
+        self.pool.run(move || shared.upload(id, &object));
+    }
+
+    /// Makes all that was written before the device's next state.
+    pub(crate) fn flush(&self) -> Result<(), ObjectsError> {
+        self.commit(Reason::Flush)
+    }
+
+    /// Makes a checkpoint, which finds what no kept state needs any more.
+    pub(crate) fn checkpoint(&self) -> Result<(), ObjectsError> {
+        self.commit(Reason::Checkpoint)
+    }
+
+    /// Flushes, and says in the manifest that nobody writes.
+    pub(crate) fn close(&self) -> Result<(), ObjectsError> {
+        self.commit(Reason::Close)
+    }
+
+    /// Applies `change` to the manifest in the store.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Manifest)) -> Result<(), ObjectsError> {
+        let mut commit = self.commit.lock();
+        self.shared.check()?;
+        let mut manifest = commit.manifest.clone();
+        change(&mut manifest);
+        self.shared.recording(|| commit.replace(self.store(), manifest))
+    }
+
+    /// The manifest in the store.
+    pub(crate) fn manifest(&self) -> Manifest {
+        self.commit.lock().manifest.clone()
+    }
+
+    fn commit(&self, reason: Reason) -> Result<(), ObjectsError> {
+        let mut commit = self.commit.lock();
+        self.shared.check()?;
+        let sealed = {
+            let mut open = self.open.lock();
+            if !open.segment.is_empty() {
+                self.seal(&mut open);
+            }
+            std::mem::take(&mut open.sealed)
+        };
+        if sealed.is_empty() && reason == Reason::Flush {
+            return Ok(());
+        }
+        self.shared.recording(|| {
+            self.shared.wait_for(&sealed)?;
+            self.advance(&mut commit, sealed, reason)
+        })
+    }
+
+    /// Writes the manifest of the next state, which has the segments `sealed`.
+    fn advance(
+        &self,
+        commit: &mut Commit,
+        sealed: Vec<Sealed>,
+        reason: Reason,
+    ) -> Result<(), ObjectsError> {
+        let mut manifest = commit.manifest.clone();
+        manifest.writer.is_done = reason == Reason::Close;
+        let before = manifest.state();
+        let now = clock::now().max(before.time);
+        let has_changed = !sealed.is_empty();
+        let number = before.number + u64::from(has_changed);
+        let state = if has_changed { State { number, time: now } } else { before };
+        let new = sealed.into_iter().map(|sealed| TailSegment {
+            id: sealed.id,
+            len_bytes: sealed.len_bytes,
+            born: number,
+            deltas: sealed.deltas,
+        });
+        let mut tail = manifest.tail.clone();
+        tail.extend(new);
+        let deltas: usize = tail.iter().map(|segment| segment.deltas.len()).sum();
+        let is_long = deltas > self.most_ranges || tail.len() > MOST_TAIL;
+        let wants_checkpoint =
+            reason == Reason::Checkpoint || (reason == Reason::Close && !tail.is_empty());
+        if !is_long && !wants_checkpoint {
+            let segments = tail.len() as u64;
+            manifest.tail = tail;
+            if has_changed {
+                manifest.marks.push(Mark { state, segments });
+            }
+            manifest.thin_out(now);
+            return commit.replace(self.store(), manifest);
+        }
+        // States of a checkpoint have numbers of their own: what died has died before this one.
+        let state = State { number: before.number + 1, time: now };
+        self.advance_by_checkpoint(commit, manifest, &tail, state)
+    }
+
+    fn advance_by_checkpoint(
+        &self,
+        commit: &mut Commit,
+        mut manifest: Manifest,
+        tail: &[TailSegment],
+        state: State,
+    ) -> Result<(), ObjectsError> {
+        let content = &self.shared.content;
+        let last = tail.last().map(|segment| segment.id);
+        let id = self.open.lock().new_id();
+        let before = Arc::clone(&*content.checkpoint.read());
+        let added = tail.iter().map(|segment| ObjectRecord {
+            kind: Kind::Segment,
+            id: segment.id,
+            len_bytes: segment.len_bytes,
+            born: segment.born,
+            live_bytes: 0,
+            died: None,
+        });
+        let mut new = NewCheckpoint::after(
+            &before,
+            self.store(),
+            &changes(tail),
+            added.collect(),
+            id,
+            state.number,
+        )?;
+        manifest.begin_era(state);
+        manifest.thin_out(state.time);
+        let root = &mut new.checkpoint.root;
+        let deleted = std::mem::take(&mut *self.deleted.lock());
+        root.doomed.retain(|doomed| !deleted.contains(&doomed.id));
+        garbage::doom(root, &manifest, state.time);
+        let new = new.finish(id);
+        manifest.root = new.checkpoint.at;
+        create(self.store(), &Kind::Map.name(id), new.content.into())?;
+        commit.replace(self.store(), manifest)?;
+        *content.checkpoint.write() = Arc::new(new.checkpoint);
+        if let Some(last) = last {
+            let _no_writer = self.open.lock();
+            content.recent.forget_up_to(last);
+        }
+        self.delete_expired_later(&before, &commit.manifest, state.time);
+        Ok(())
+    }
+
+    /// Deletes in the background what the checkpoint `before` called doomed, if its time is over.
+    fn delete_expired_later(&self, before: &Checkpoint, manifest: &Manifest, now: u64) {
+        for doomed in expired(before, manifest, now) {
+            let (store, deleted) = (Arc::clone(&self.shared.content.store), self.deleted.clone());
+            self.pool.run(move || match store.delete(&doomed.kind.name(doomed.id)) {
+                Ok(()) => {
+                    deleted.lock().insert(doomed.id);
+                }
+                Err(error) => tracing::warn!("{error}; it stays, and is deleted later"),
+            });
+        }
+    }
+
+    /// Deletes what the checkpoint in the store calls doomed, if its time is over. Returns how many
+    /// objects that were.
+    pub(crate) fn delete_expired(&self) -> Result<u64, ObjectsError> {
+        let commit = self.commit.lock();
+        let checkpoint = Arc::clone(&*self.shared.content.checkpoint.read());
+        let expired = expired(&checkpoint, &commit.manifest, clock::now());
+        for doomed in &expired {
+            self.store().delete(&doomed.kind.name(doomed.id))?;
+            self.deleted.lock().insert(doomed.id);
+        }
+        Ok(expired.len() as u64)
+    }
+}
+
+/// The objects that `checkpoint`, which is in the store, calls doomed, and whose time is over.
+fn expired(checkpoint: &Checkpoint, manifest: &Manifest, now: u64) -> Vec<Doomed> {
+    let is_over = |doomed: &&Doomed| now.saturating_sub(doomed.since) >= manifest.delete_after;
+    checkpoint.root.doomed.iter().filter(is_over).copied().collect()
+}
+
+/// What segments changed together.
+fn changes(tail: &[TailSegment]) -> Vec<(Range<u64>, Option<crate::map::Source>)> {
+    let all = Recent::new();
+    for segment in tail {
+        for delta in &segment.deltas {
+            all.set(delta.range(), Place { segment: segment.id, offset: delta.offset });
+        }
+    }
+    let known = all.within(0..u64::MAX).into_iter();
+    known.map(|(range, place)| (range, place.source())).collect()
+}
+
+/// Creates an object. If it is there, an attempt of this writer has succeeded after all: nobody
+/// else has its epoch.
+fn create(store: &dyn Store, name: &str, content: Bytes) -> Result<(), StoreError> {
+    match store.create(name, content) {
+        Err(error) if error.problem != Problem::Condition => Err(error),
+        _ => Ok(()),
+    }
+}
+
+impl Open {
+    fn new_id(&mut self) -> ObjectId {
+        let id = ObjectId::new(self.epoch, self.next_number);
+        self.next_number = self.next_number.checked_add(1).expect("objects of one opening");
+        id
+    }
+}
+
+impl Shared {
+    /// Lets readers see a segment that is about to be written.
+    fn expect(&self, segment: &OpenSegment) {
+        let open = Unsent::Open(Arc::clone(segment.content()));
+        self.content.unsent.write().insert(segment.id, open);
+    }
+
+    fn check(&self) -> Result<(), ObjectsError> {
+        match self.failure.get() {
+            None => Ok(()),
+            Some(why) => Err(ObjectsError::Failed { why: why.clone() }),
+        }
+    }
+
+    /// Remembers a failure.
+    fn recording(
+        &self,
+        work: impl FnOnce() -> Result<(), ObjectsError>,
+    ) -> Result<(), ObjectsError> {
+        work().inspect_err(|error| self.fail(error))
+    }
+
+    fn fail(&self, error: &dyn std::fmt::Display) {
+        if self.failure.set(error.to_string()).is_ok() {
+            tracing::error!("{error}; what was not flushed is lost, and nothing more is written");
+        }
+        // A thread may be about to wait.
+        drop(self.uploads.lock());
+        self.uploaded.notify_all();
+    }
+
+    fn upload(&self, id: ObjectId, object: &Bytes) {
+        let store = &*self.content.store;
+        match create(store, &Kind::Segment.name(id), object.clone()) {
+            Ok(()) => {
+                self.content.cache.keep(id, object);
+                self.content.unsent.write().remove(&id);
+            }
+            Err(error) => self.fail(&error),
+        }
+        self.uploads.lock().remove(&id);
+        self.uploaded.notify_all();
+    }
+
+    fn wait_for(&self, sealed: &[Sealed]) -> Result<(), ObjectsError> {
+        let mut uploads = self.uploads.lock();
+        while self.failure.get().is_none() && sealed.iter().any(|it| uploads.contains(&it.id)) {
+            self.uploaded.wait(&mut uploads);
+        }
+        drop(uploads);
+        self.check()
+    }
+}
+
+impl Commit {
+    /// Replaces the manifest in the store. If the outcome is unclear, looks at what is there.
+    fn replace(&mut self, store: &dyn Store, manifest: Manifest) -> Result<(), ObjectsError> {
+        self.version = replace(store, &manifest, &self.version)?;
+        self.manifest = manifest;
+        Ok(())
+    }
+}
+
+/// Writes `manifest` in place of the one of `version`.
+pub(crate) fn replace(
+    store: &dyn Store,
+    manifest: &Manifest,
+    version: &Version,
+) -> Result<Version, ObjectsError> {
+    let encoded = Bytes::from(manifest.encode());
+    let error = match store.replace(manifest::NAME, encoded.clone(), version) {
+        Ok(version) => return Ok(version),
+        Err(error) => error,
+    };
+    let Ok((found, version)) = store.get_versioned(manifest::NAME) else {
+        return Err(error.into());
+    };
+    if found == encoded {
+        return Ok(version);
+    }
+    if error.problem != Problem::Condition {
+        return Err(error.into());
+    }
+    let other = Manifest::decode(&found)
+        .map_err(|why| ObjectsError::damaged(store, manifest::NAME, &why))?;
+    Err(ObjectsError::Fenced { store: store.name().to_owned(), by: other.writer.to_string() })
+}

@@ -1,0 +1,442 @@
+//! Histories of writers and stores: requests are lost, delayed, repeated; writers die and follow one
+//! another; and then the device has a state that it must have.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use larder_device::Device;
+use larder_objects::{
+    Listed, ObjectDevice, ObjectsError, Options, Policy, Problem, StateName, Store, StoreError,
+    Version, info, verify,
+};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use support::{MemoryStore, Network};
+
+const BLOCK_BYTES: u64 = 512;
+const BLOCKS: u64 = 24;
+
+/// What each block holds: a number, or zero.
+type Image = Vec<u64>;
+
+/// A store whose requests are repeated at once.
+#[derive(Debug)]
+struct Persistent(Arc<Network>);
+
+impl Persistent {
+    fn repeat<T>(
+        &self,
+        request: impl Fn(&Network) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        for _ in 0..5 {
+            match request(&self.0) {
+                Err(error) if error.problem == Problem::Temporary => {}
+                result => return result,
+            }
+        }
+        request(&self.0)
+    }
+}
+
+impl Store for Persistent {
+    fn name(&self) -> &str {
+        "persistent"
+    }
+
+    fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        self.repeat(|store| store.get(name, range.clone()))
+    }
+
+    fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError> {
+        self.repeat(|store| store.get_versioned(name))
+    }
+
+    fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
+        self.repeat(|store| store.create(name, content.clone()))
+    }
+
+    fn replace(
+        &self,
+        name: &str,
+        content: Bytes,
+        version: &Version,
+    ) -> Result<Version, StoreError> {
+        self.repeat(|store| store.replace(name, content.clone(), version))
+    }
+
+    fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.repeat(|store| store.delete(name))
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        self.repeat(|store| store.list(prefix))
+    }
+}
+
+fn read(device: &ObjectDevice) -> Result<Image, larder_device::DeviceError> {
+    let block = |block| {
+        let mut bytes = [0; BLOCK_BYTES as usize];
+        device.read_at(&mut bytes, block * BLOCK_BYTES)?;
+        let number = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+        assert!(bytes.chunks(8).all(|part| part == &bytes[..8]), "block {block} is mixed");
+        Ok(number)
+    };
+    (0..BLOCKS).map(block).collect()
+}
+
+/// A writer, and what it has written.
+struct Writer {
+    device: ObjectDevice,
+    network: Arc<Network>,
+    now: Image,
+    has_unflushed: bool,
+    is_fenced: bool,
+    /// A write failed: any part of its range may have changed.
+    is_unclear: bool,
+}
+
+struct History {
+    rng: StdRng,
+    store: Arc<MemoryStore>,
+    writers: Vec<Writer>,
+    /// The content of states whose number is known.
+    states: BTreeMap<u64, Image>,
+    /// What the device may have, if all writers die now: what the last flush made that succeeded, or
+    /// one after it that did not.
+    possible: Vec<Image>,
+    next: u64,
+}
+
+impl History {
+    fn new(seed: u64) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let store = Arc::new(MemoryStore::default());
+        let policies = ["", "all=1h", "all=1h,hourly=1d,daily=30d"];
+        let policy: Policy = policies[rng.random_range(0..policies.len())].parse().unwrap();
+        ObjectDevice::create(&*store, BLOCKS * BLOCK_BYTES, policy, 0).unwrap();
+        let zeros = vec![0; BLOCKS as usize];
+        Self {
+            rng,
+            store,
+            writers: Vec::new(),
+            states: BTreeMap::from([(0, zeros.clone())]),
+            possible: vec![zeros],
+            next: 1,
+        }
+    }
+
+    fn options(&mut self) -> Options {
+        Options {
+            cache_bytes: self.rng.random_range(0..8) << 10,
+            segment_bytes: self.rng.random_range(1..8) << 10,
+            most_ranges: self.rng.random_range(1..20),
+        }
+    }
+
+    /// Another machine opens the device for writing. All others are fenced then.
+    fn open(&mut self) {
+        let trouble = if self.rng.random_bool(0.5) { 0.0 } else { 0.2 };
+        let network = Network::new(Arc::clone(&self.store), self.rng.random(), trouble);
+        let network = Arc::new(network);
+        if self.rng.random_bool(0.2) {
+            network.cut_after(self.rng.random_range(1..12));
+        }
+        let options = self.options();
+        let path = Arc::new(Persistent(Arc::clone(&network)));
+        let Ok(device) = ObjectDevice::open_elsewhere(path, &options) else {
+            // It may have fenced the others all the same.
+            self.retire_fenced();
+            return;
+        };
+        for writer in &mut self.writers {
+            writer.is_fenced = true;
+        }
+        let Ok(now) = read(&device) else { return self.retire_fenced() };
+        self.assert_possible(&now);
+        self.possible = vec![now.clone()];
+        self.writers.push(Writer {
+            device,
+            network,
+            now,
+            has_unflushed: false,
+            is_fenced: false,
+            is_unclear: false,
+        });
+    }
+
+    /// After an opening that failed nobody knows who may write: all writers end.
+    fn retire_fenced(&mut self) {
+        while let Some(writer) = self.writers.pop() {
+            self.end(writer);
+        }
+    }
+
+    fn assert_possible(&self, image: &Image) {
+        let is_possible = self.possible.contains(image);
+        assert!(is_possible, "no flush made {image:?}: {:?}", self.possible);
+    }
+
+    /// A writer ends, in good order or not.
+    fn end(&mut self, writer: Writer) {
+        let Writer { device, network, now, is_fenced, .. } = writer;
+        if self.rng.random_bool(0.5) {
+            network.cut_after(self.rng.random_range(0..4));
+        }
+        if !is_fenced {
+            self.possible.push(now);
+        }
+        drop(device);
+        // What is on its way arrives, or never does.
+        if self.rng.random_bool(0.5) {
+            network.calm();
+        }
+    }
+
+    fn step(&mut self) {
+        if self.writers.is_empty() || self.rng.random_bool(0.03) {
+            return self.open();
+        }
+        let at = self.rng.random_range(0..self.writers.len());
+        if self.rng.random_bool(0.03) {
+            let writer = self.writers.swap_remove(at);
+            return self.end(writer);
+        }
+        let next = self.next;
+        let (rng, writer) = (&mut self.rng, &mut self.writers[at]);
+        let first = rng.random_range(0..BLOCKS);
+        let count = rng.random_range(1..=(BLOCKS - first).min(6));
+        let (offset, len_bytes) = (first * BLOCK_BYTES, count * BLOCK_BYTES);
+        match rng.random_range(0..10) {
+            0..5 => {
+                self.next += 1;
+                let bytes = next.to_le_bytes().repeat(len_bytes as usize / 8);
+                if writer.device.write_at(&bytes, offset).is_ok() {
+                    writer.now[first as usize..][..count as usize].fill(next);
+                    writer.has_unflushed = true;
+                } else {
+                    writer.is_unclear = true;
+                }
+            }
+            5 => {
+                if writer.device.discard(offset, len_bytes).is_ok() {
+                    writer.now[first as usize..][..count as usize].fill(0);
+                    writer.has_unflushed = true;
+                }
+            }
+            6..8 => {
+                if !writer.is_fenced {
+                    self.possible.push(writer.now.clone());
+                }
+                if writer.device.flush().is_ok() {
+                    // A flush with nothing to write asks for nothing, so it cannot know.
+                    let may_be_ignorant = !writer.is_fenced || !writer.has_unflushed;
+                    assert!(may_be_ignorant, "a fenced writer has flushed");
+                    writer.has_unflushed = false;
+                    if !writer.is_fenced {
+                        self.possible = vec![writer.now.clone()];
+                        let number = info(&*self.store).unwrap().state.number;
+                        self.states.insert(number, writer.now.clone());
+                    }
+                }
+            }
+            8 => {
+                // A fenced writer's objects may be gone.
+                match read(&writer.device) {
+                    Ok(_) if writer.is_unclear => {}
+                    Ok(image) => assert_eq!(image, writer.now, "what was written is read"),
+                    Err(_) => assert!(writer.is_fenced || writer.network.may_fail()),
+                }
+            }
+            _ => {
+                if !writer.is_fenced {
+                    self.possible.push(writer.now.clone());
+                }
+                if writer.device.collect_garbage().is_ok() {
+                    assert!(!writer.is_fenced, "a fenced writer has made a checkpoint");
+                    writer.has_unflushed = false;
+                    self.possible = vec![writer.now.clone()];
+                    let number = info(&*self.store).unwrap().state.number;
+                    self.states.insert(number, writer.now.clone());
+                }
+            }
+        }
+    }
+
+    /// All writers end, and the device is opened once more.
+    fn finish(mut self) {
+        self.retire_fenced();
+        let options = self.options();
+        let store: Arc<dyn Store> = Arc::clone(&self.store) as _;
+        verify(&*store, |_, _| {}).unwrap();
+        self.assert_states(&options);
+        let device = ObjectDevice::open_elsewhere(Arc::clone(&store), &options).unwrap();
+        self.assert_possible(&read(&device).unwrap());
+        device.collect_garbage().unwrap();
+        self.assert_possible(&read(&device).unwrap());
+        drop(device);
+        self.assert_states(&options);
+        verify(&*store, |_, _| {}).unwrap();
+        assert_nothing_is_left(&self.store, &options);
+    }
+
+    /// Every state that the device says it keeps is there.
+    fn assert_states(&self, options: &Options) {
+        let store: Arc<dyn Store> = Arc::clone(&self.store) as _;
+        for state in info(&*store).unwrap().states {
+            let name = StateName::Number(state.number);
+            let device =
+                ObjectDevice::open_read_only(Arc::clone(&store), Some(&name), options).unwrap();
+            let image = read(&device).unwrap();
+            if let Some(known) = self.states.get(&state.number) {
+                assert_eq!(image, *known, "state {}", state.number);
+            }
+        }
+    }
+}
+
+/// After two more rounds of garbage collection without kept states, the store has only what the
+/// last state needs.
+fn assert_nothing_is_left(store: &Arc<MemoryStore>, options: &Options) {
+    let nothing = "".parse().unwrap();
+    for _ in 0..3 {
+        let device = ObjectDevice::open_elsewhere(Arc::clone(store) as _, options).unwrap();
+        device.set_policy(nothing, 0).unwrap();
+        device.collect_garbage().unwrap();
+    }
+    let info = info(&**store).unwrap();
+    let needed = info.segments.0 + info.maps.0 + info.doomed;
+    let probes = store.names().iter().filter(|name| name.starts_with("probe-")).count();
+    let there = store.names().len() - probes;
+    assert!(
+        there as u64 <= needed + 1,
+        "{there} objects, of which {needed} and the manifest are needed: {:?}",
+        store.names()
+    );
+}
+
+/// Threads write while others flush and collect garbage. Each thread finds what it wrote last.
+#[test]
+fn writes_and_checkpoints_at_once() {
+    const THREADS: u64 = 3;
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    ObjectDevice::create(&*store, BLOCKS * BLOCK_BYTES, "".parse().unwrap(), 0).unwrap();
+    let options = Options { cache_bytes: 4096, segment_bytes: 4096, most_ranges: 8 };
+    let device = ObjectDevice::open_elsewhere(Arc::clone(&store), &options).unwrap();
+    let ends = AtomicBool::new(false);
+    let last: Vec<Image> = thread::scope(|scope| {
+        let write = |thread: u64| {
+            let (device, ends) = (&device, &ends);
+            move || {
+                let mut rng = StdRng::seed_from_u64(seed() + thread);
+                let mut mine = vec![0; (BLOCKS / THREADS) as usize];
+                for number in 1.. {
+                    if ends.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let at = rng.random_range(0..mine.len());
+                    let offset = (thread + at as u64 * THREADS) * BLOCK_BYTES;
+                    device.write_at(&u64::to_le_bytes(number).repeat(64), offset).unwrap();
+                    mine[at] = number;
+                    let at = rng.random_range(0..mine.len());
+                    let offset = (thread + at as u64 * THREADS) * BLOCK_BYTES;
+                    let mut found = [0; 8];
+                    device.read_at(&mut found, offset).unwrap();
+                    assert_eq!(u64::from_le_bytes(found), mine[at], "block {at} of {thread}");
+                }
+                mine
+            }
+        };
+        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(write(thread))).collect();
+        let began = Instant::now();
+        let mut rounds = 0;
+        while began.elapsed() < Duration::from_secs(4) * effort()
+            && !threads.iter().any(thread::ScopedJoinHandle::is_finished)
+        {
+            if rounds % 3 == 0 {
+                device.collect_garbage().map(drop).unwrap()
+            }
+            device.flush().unwrap();
+            rounds += 1;
+        }
+        ends.store(true, Ordering::Relaxed);
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    device.flush().unwrap();
+    drop(device);
+    let device = ObjectDevice::open_elsewhere(store, &options).unwrap();
+    let image = read(&device).unwrap();
+    for (block, number) in image.iter().enumerate() {
+        assert_eq!(*number, last[block % THREADS as usize][block / THREADS as usize]);
+    }
+}
+
+fn effort() -> u32 {
+    std::env::var("LARDER_EFFORT").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+fn seed() -> u64 {
+    std::env::var("LARDER_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn every_history_ends_with_a_state_that_a_flush_made() {
+    let began = Instant::now();
+    let budget = Duration::from_secs(25) * effort();
+    let mut histories = 0_u64;
+    while began.elapsed() < budget && histories < 10_000 * u64::from(effort()) {
+        let seed = seed() + histories;
+        let result = std::panic::catch_unwind(|| {
+            let mut history = History::new(seed);
+            let steps = history.rng.random_range(5..120);
+            (0..steps).for_each(|_| history.step());
+            history.finish();
+        });
+        if let Err(panic) = result {
+            eprintln!("LARDER_SEED={seed} repeats it");
+            std::panic::resume_unwind(panic);
+        }
+        histories += 1;
+    }
+    println!("{histories} histories");
+}
+
+#[test]
+fn a_store_that_ignores_conditions_is_refused() {
+    #[derive(Debug)]
+    struct Careless(MemoryStore);
+    impl Store for Careless {
+        fn name(&self) -> &str {
+            "careless"
+        }
+        fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+            self.0.get(name, range)
+        }
+        fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError> {
+            self.0.get_versioned(name)
+        }
+        fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
+            self.0.create(name, content)
+        }
+        fn replace(&self, name: &str, content: Bytes, _: &Version) -> Result<Version, StoreError> {
+            let (_, version) = self.0.get_versioned(name)?;
+            self.0.replace(name, content, &version)
+        }
+        fn delete(&self, name: &str) -> Result<(), StoreError> {
+            self.0.delete(name)
+        }
+        fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+            self.0.list(prefix)
+        }
+    }
+    let store = Careless(MemoryStore::default());
+    let created = ObjectDevice::create(&store, 1 << 20, Policy::default(), 0);
+    assert!(matches!(created, Err(ObjectsError::Unconditional { .. })), "{created:?}");
+    assert!(store.0.names().is_empty(), "{:?}", store.0.names());
+}

@@ -1,0 +1,254 @@
+//! A store in memory, and the network between it and a writer.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use larder_objects::{Listed, Problem, Store, StoreError, Version};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+/// Objects in memory.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryStore(Mutex<Objects>);
+
+#[derive(Debug, Default)]
+struct Objects {
+    objects: BTreeMap<String, (Bytes, u64)>,
+    versions: u64,
+}
+
+fn error(problem: Problem, name: &str) -> StoreError {
+    StoreError { problem, object: name.to_owned(), source: format!("{problem:?}").into() }
+}
+
+impl MemoryStore {
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.0.lock().unwrap().objects.keys().cloned().collect()
+    }
+
+    fn put(
+        &self,
+        name: &str,
+        content: Bytes,
+        is_right: impl Fn(Option<u64>) -> bool,
+    ) -> Result<Version, StoreError> {
+        let mut store = self.0.lock().unwrap();
+        if !is_right(store.objects.get(name).map(|object| object.1)) {
+            return Err(error(Problem::Condition, name));
+        }
+        store.versions += 1;
+        let version = store.versions;
+        store.objects.insert(name.to_owned(), (content, version));
+        Ok(Version(version.to_string()))
+    }
+}
+
+impl Store for MemoryStore {
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        let (content, _) = self.get_versioned(name)?;
+        let clip = |at: u64| (at as usize).min(content.len());
+        Ok(content.slice(clip(range.start)..clip(range.end)))
+    }
+
+    fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError> {
+        let store = self.0.lock().unwrap();
+        let found = store.objects.get(name).ok_or_else(|| error(Problem::NotFound, name))?;
+        Ok((found.0.clone(), Version(found.1.to_string())))
+    }
+
+    fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
+        self.put(name, content, |version| version.is_none())
+    }
+
+    fn replace(
+        &self,
+        name: &str,
+        content: Bytes,
+        version: &Version,
+    ) -> Result<Version, StoreError> {
+        self.put(name, content, |now| now.is_some_and(|now| now.to_string() == version.0))
+    }
+
+    fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.0.lock().unwrap().objects.remove(name);
+        Ok(())
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        let store = self.0.lock().unwrap();
+        let below = store.objects.iter().filter(|(name, _)| name.starts_with(prefix));
+        Ok(below
+            .map(|(name, (content, _))| Listed {
+                name: name.clone(),
+                len_bytes: content.len() as u64,
+            })
+            .collect())
+    }
+}
+
+/// A request that changes something, on its way.
+#[derive(Debug, Clone)]
+enum Request {
+    Create(String, Bytes),
+    Replace(String, Bytes, Version),
+    Delete(String),
+}
+
+impl Request {
+    fn arrive(self, store: &MemoryStore) -> Result<Option<Version>, StoreError> {
+        match self {
+            Self::Create(name, content) => store.create(&name, content).map(Some),
+            Self::Replace(name, content, version) => {
+                store.replace(&name, content, &version).map(Some)
+            }
+            Self::Delete(name) => store.delete(&name).map(|()| None),
+        }
+    }
+}
+
+/// The way from a writer to a store: it loses requests and replies, repeats and delays requests, and
+/// ends at a moment that nobody expects.
+#[derive(Debug)]
+pub(crate) struct Network {
+    store: Arc<MemoryStore>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    rng: StdRng,
+    /// How likely each request goes wrong.
+    trouble: f64,
+    /// Requests that arrive later.
+    delayed: Vec<Request>,
+    /// How many requests the writer can still make.
+    left: u64,
+}
+
+impl Network {
+    pub(crate) fn new(store: Arc<MemoryStore>, seed: u64, trouble: f64) -> Self {
+        let rng = StdRng::seed_from_u64(seed);
+        let state = State { rng, trouble, delayed: Vec::new(), left: u64::MAX };
+        Self { store, state: Mutex::new(state) }
+    }
+
+    /// The writer dies after `requests` more.
+    pub(crate) fn cut_after(&self, requests: u64) {
+        self.state.lock().unwrap().left = requests;
+    }
+
+    /// No request goes wrong any more, and nothing is on its way.
+    pub(crate) fn calm(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.trouble = 0.0;
+        for request in state.delayed.drain(..) {
+            let _ = request.arrive(&self.store);
+        }
+    }
+
+    /// Whether a request may fail for no other reason than the network.
+    pub(crate) fn may_fail(&self) -> bool {
+        let state = self.state.lock().unwrap();
+        state.left == 0 || state.trouble > 0.0
+    }
+
+    fn change(&self, name: &str, request: Request) -> Result<Option<Version>, StoreError> {
+        let mut state = self.state.lock().unwrap();
+        self.pass_time(&mut state, name)?;
+        let trouble = state.trouble;
+        let lost = || Err(error(Problem::Temporary, name));
+        if !state.rng.random_bool(trouble) {
+            return request.arrive(&self.store);
+        }
+        match state.rng.random_range(0..4) {
+            // The request is lost.
+            0 => lost(),
+            // The reply is lost.
+            1 => {
+                let _ = request.arrive(&self.store);
+                lost()
+            }
+            // The request comes late.
+            2 => {
+                state.delayed.push(request);
+                lost()
+            }
+            // It comes now, and once more later.
+            _ => {
+                state.delayed.push(request.clone());
+                request.arrive(&self.store)
+            }
+        }
+    }
+
+    fn read<T>(
+        &self,
+        name: &str,
+        get: impl FnOnce(&MemoryStore) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut state = self.state.lock().unwrap();
+        self.pass_time(&mut state, name)?;
+        let trouble = state.trouble;
+        if state.rng.random_bool(trouble) {
+            return Err(error(Problem::Temporary, name));
+        }
+        get(&self.store)
+    }
+
+    fn pass_time(&self, state: &mut State, name: &str) -> Result<(), StoreError> {
+        while !state.delayed.is_empty() && state.rng.random_bool(0.3) {
+            let at = state.rng.random_range(0..state.delayed.len());
+            let _ = state.delayed.swap_remove(at).arrive(&self.store);
+        }
+        match state.left.checked_sub(1) {
+            Some(left) => state.left = left,
+            None => return Err(error(Problem::Other, name)),
+        }
+        Ok(())
+    }
+}
+
+impl Store for Network {
+    fn name(&self) -> &str {
+        "network"
+    }
+
+    fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        self.read(name, |store| store.get(name, range))
+    }
+
+    fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError> {
+        self.read(name, |store| store.get_versioned(name))
+    }
+
+    fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
+        let version = self.change(name, Request::Create(name.to_owned(), content))?;
+        Ok(version.expect("a creation gives a version"))
+    }
+
+    fn replace(
+        &self,
+        name: &str,
+        content: Bytes,
+        version: &Version,
+    ) -> Result<Version, StoreError> {
+        let request = Request::Replace(name.to_owned(), content, version.clone());
+        let version = self.change(name, request)?;
+        Ok(version.expect("a replacement gives a version"))
+    }
+
+    fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.change(name, Request::Delete(name.to_owned()))?;
+        Ok(())
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        self.read(prefix, |store| store.list(prefix))
+    }
+}
