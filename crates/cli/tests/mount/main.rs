@@ -20,6 +20,7 @@ mod limits;
 mod listing;
 mod memory;
 mod on_mount;
+mod objects;
 mod open_files;
 mod options;
 mod owners;

@@ -96,6 +96,8 @@ pub(crate) fn assert_same_lines(seen: &str, expected: &str) {
 /// A new file system that larder has mounted; unmounted when dropped.
 pub(crate) struct Mounted {
     scratch: Scratch,
+    /// What is mounted: an image, or a URL.
+    source: PathBuf,
     is_mounted: bool,
     /// The server, if it is a child of this process.
     server: Option<Child>,
@@ -137,7 +139,7 @@ impl Mounted {
     pub(crate) fn serve(&mut self, arguments: &[&str]) {
         let mut command = larder();
         command.args(["mount", "-f"]).args(arguments).args(transport());
-        command.arg(self.image()).arg(self.path());
+        command.arg(&self.source).arg(self.path());
         self.server = Some(command.stdin(Stdio::null()).spawn().expect("it starts"));
         wait_until("it is mounted", || self.is_in_table());
         self.is_mounted = true;
@@ -147,13 +149,26 @@ impl Mounted {
     pub(crate) fn unmounted() -> Self {
         let scratch = Scratch::new();
         fs::create_dir(scratch.path().join("mnt")).unwrap();
-        Self { scratch, is_mounted: false, server: None }
+        let source = scratch.path().join("disk.img");
+        Self { scratch, source, is_mounted: false, server: None }
+    }
+
+    /// A place for the objects of a file system, which a directory holds.
+    pub(crate) fn on_objects() -> Self {
+        let mut mounted = Self::unmounted();
+        mounted.source = format!("file://{}/objects", mounted.folder().display()).into();
+        mounted
+    }
+
+    /// What is mounted: an image, or a URL.
+    pub(crate) fn source(&self) -> &Path {
+        &self.source
     }
 
     #[track_caller]
     pub(crate) fn mount(&mut self, arguments: &[&str]) {
         let mut command = larder();
-        command.arg("mount").args(arguments).args(transport()).arg(self.image()).arg(self.path());
+        command.arg("mount").args(arguments).args(transport()).arg(&self.source).arg(self.path());
         succeed(&mut command);
         self.is_mounted = true;
     }

@@ -1,0 +1,171 @@
+//! File systems on object storage: in a directory of objects, and on a server that speaks S3.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+use larder_testkit::manifest::{Manifest, assert_same};
+use larder_testkit::{KernelMount, oracle};
+
+use crate::support::{Mounted, larder, shell, succeed};
+
+/// Runs larder with `arguments`, which must fail; returns what it says.
+#[track_caller]
+fn refused(arguments: &[&str]) -> String {
+    let output = larder().args(arguments).output().unwrap();
+    assert!(!output.status.success(), "{arguments:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Makes an image of what is at `url`, and checks that the kernel shows the files of `expected`.
+fn export_and_compare(url: &str, folder: &Path, expected: &Manifest) {
+    let image = folder.join("exported.img");
+    succeed(larder().args(["export", url]).arg(&image));
+    oracle::check(&[&image], true).unwrap_or_else(|error| panic!("{error}"));
+    let kernel = KernelMount::open(&[&image], "ro");
+    assert_same(&Manifest::of_tree(kernel.path()), expected);
+    drop(kernel);
+    fs::remove_file(image).unwrap();
+}
+
+#[test]
+fn a_directory_of_objects_is_a_file_system() {
+    let mut mounted = Mounted::on_objects();
+    let url = mounted.source().to_str().unwrap().to_owned();
+    assert!(refused(&["ls", &url]).contains("there is no file system here"), "{url}");
+    mounted.mount(&["--create", "64G"]);
+    mounted.shell(
+        "mkdir -p photos/2024 && seq 100000 >photos/2024/a && cp photos/2024/a photos/b
+         ln photos/b photos/c && ln -s a photos/2024/link && truncate -s 1G sparse
+         dd if=/dev/urandom of=random bs=1M count=30 status=none && sync -f .",
+    );
+    let before = Manifest::of_tree(&mounted.path());
+    let in_use = refused(&["objects", "gc", &url]);
+    assert!(in_use.contains("has it open for writing"), "{in_use}");
+    assert!(refused(&["cp", "/etc/hostname", &format!("{url}:/")]).contains("open for writing"));
+    let states = succeed(larder().args(["objects", "states", &url]));
+    let last = states.lines().last().unwrap().split_whitespace().next().unwrap().to_owned();
+    mounted.shell("rm -r photos && echo later >later && sync -f .");
+    mounted.unmount();
+
+    // What was, and what is.
+    let old = format!("{url}@{last}");
+    assert_eq!(succeed(larder().args(["ls", &format!("{old}:/photos")])), "2024\nb\nc\n");
+    assert_eq!(succeed(larder().args(["ls", &format!("{url}:/")])), "later\nrandom\nsparse\n");
+    export_and_compare(&old, mounted.folder(), &before);
+    succeed(larder().args(["check", &url]));
+    succeed(larder().args(["objects", "verify", &url]));
+    assert!(refused(&["mount", &old, "/mnt"]).contains("a kept state can only be read"));
+
+    // A program changes it without a mount.
+    succeed(larder().args(["cp", "-r", "/usr/share/common-licenses", &format!("{url}:/")]));
+    mounted.mount(&[]);
+    mounted.shell("diff -r /usr/share/common-licenses common-licenses && echo more >>later");
+    let now = Manifest::of_tree(&mounted.path());
+    mounted.unmount();
+    export_and_compare(&url, mounted.folder(), &now);
+
+    // Nothing is left of what no state needs.
+    let keep_nothing = ["--keep", "", "--delete-after", "0s"];
+    succeed(larder().args(["objects", "gc"]).args(keep_nothing).arg(&url));
+    succeed(larder().args(["objects", "gc", &url]));
+    assert_eq!(succeed(larder().args(["objects", "states", &url])).lines().count(), 1);
+    assert!(refused(&["ls", &old]).contains("no state"), "{old}");
+    export_and_compare(&url, mounted.folder(), &now);
+}
+
+#[test]
+fn an_image_goes_to_objects_and_back() {
+    let mut mounted = Mounted::with_size("1G");
+    mounted.shell("mkdir d && seq 300000 >d/numbers && cp d/numbers copy");
+    let files = Manifest::of_tree(&mounted.path());
+    mounted.unmount();
+    let url = format!("file://{}/objects", mounted.folder().display());
+    succeed(larder().arg("import").arg(mounted.image()).arg(&url));
+    let again = larder().arg("import").arg(mounted.image()).arg(&url).output().unwrap();
+    assert!(String::from_utf8_lossy(&again.stderr).contains("there is a file system here already"));
+    export_and_compare(&url, mounted.folder(), &files);
+}
+
+#[test]
+fn what_was_synced_outlives_a_killed_server() {
+    let mut mounted = Mounted::on_objects();
+    let url = mounted.source().to_str().unwrap().to_owned();
+    mounted.serve(&["--create", "8G"]);
+    for round in 0..4_u8 {
+        let content = vec![round; 3 << 20];
+        let name = format!("synced {round}");
+        let mut file = File::create(mounted.join(&name)).unwrap();
+        file.write_all(&content).unwrap();
+        file.sync_all().unwrap();
+        fs::write(mounted.join(format!("not synced {round}")), &content).unwrap();
+        mounted.kill();
+        succeed(larder().args(["check", &url]));
+        mounted.serve(&[]);
+        assert!(fs::read(mounted.join(&name)).unwrap() == content, "{name}");
+    }
+    mounted.unmount();
+    succeed(larder().args(["objects", "verify", &url]));
+}
+
+/// In a network namespace of its own, a program does not see that another one on this machine has
+/// the file system open: as on another machine.
+#[test]
+fn a_writer_that_another_one_has_followed_writes_no_more() {
+    let mut mounted = Mounted::on_objects();
+    let url = mounted.source().to_str().unwrap().to_owned();
+    mounted.serve(&["--create", "8G"]);
+    let write = |name: &str, text: &str| {
+        let mut file = File::create(mounted.join(name))?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    };
+    write("first", "one").unwrap();
+    let mut elsewhere = Command::new("unshare");
+    elsewhere.arg("--net").arg(env!("CARGO_BIN_EXE_larder"));
+    let other = mounted.folder().join("other");
+    fs::write(&other, "two").unwrap();
+    succeed(elsewhere.arg("cp").arg(&other).arg(format!("{url}:/second")));
+    let error = write("third", "three").unwrap_err();
+    assert!(matches!(error.raw_os_error(), Some(5 | 30)), "{error}");
+    // It has lost nothing of the other, and tells that changes did not reach the store.
+    assert_eq!(succeed(larder().args(["ls", &format!("{url}:/")])), "first\nsecond\n");
+    let _ = larder().arg("umount").arg(mounted.path()).output();
+    mounted.kill();
+    succeed(larder().args(["check", &url]));
+}
+
+#[test]
+fn a_full_disk_below_the_objects_loses_no_state() {
+    let mut mounted = Mounted::on_objects();
+    let url = mounted.source().to_str().unwrap().to_owned();
+    let disk = mounted.folder().join("objects");
+    fs::create_dir(&disk).unwrap();
+    shell(&disk, "mount -t tmpfs -o size=40M none .");
+    let _unmounted = Unmounted(&disk);
+    mounted.serve(&["--create", "8G"]);
+    mounted.shell("echo kept >kept && sync -f .");
+    let full = mounted.join("large");
+    let mut file = File::create(&full).unwrap();
+    let piece = vec![7; 1 << 20];
+    let failed = (0..100).any(|_| file.write_all(&piece).and_then(|()| file.sync_all()).is_err());
+    assert!(failed, "100 MiB went into 40");
+    drop(file);
+    let _ = larder().arg("umount").arg(mounted.path()).output();
+    mounted.kill();
+    succeed(larder().args(["check", &url]));
+    shell(&disk, "mount -o remount,size=400M .");
+    assert_eq!(succeed(larder().args(["cat", &format!("{url}:/kept")])), "kept\n");
+    mounted.mount(&[]);
+    mounted.shell("echo more >more && sync -f . && cat kept more");
+    mounted.unmount();
+}
+
+struct Unmounted<'a>(&'a Path);
+
+impl Drop for Unmounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
