@@ -22,6 +22,9 @@ pub(crate) enum Unsent {
     Sealed(Bytes),
 }
 
+/// A range of the device, and where its content lies.
+type Part = (Range<u64>, Option<Source>);
+
 /// The device's content.
 ///
 /// # Invariants
@@ -56,10 +59,7 @@ impl Content {
     }
 
     /// Where the content of `range` lies, in order and without gaps; what lies nowhere is zeros.
-    fn sources(
-        &self,
-        range: Range<u64>,
-    ) -> Result<Vec<(Range<u64>, Option<Source>)>, ObjectsError> {
+    fn sources(&self, range: Range<u64>) -> Result<Vec<Part>, ObjectsError> {
         let recent = self.recent.within(range.clone());
         let checkpoint = Arc::clone(&*self.checkpoint.read());
         let mut found = Vec::new();

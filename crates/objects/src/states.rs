@@ -68,7 +68,9 @@ impl Policy {
     }
 
     pub(crate) fn encode(&self, to: &mut Encoder) {
-        [self.all, self.hourly, self.daily].into_iter().for_each(|seconds| to.number(seconds));
+        for seconds in [self.all, self.hourly, self.daily] {
+            to.number(seconds);
+        }
     }
 
     pub(crate) fn decode(from: &mut Decoder<'_>) -> Result<Self, Malformed> {

@@ -46,7 +46,7 @@ impl Persistent {
 }
 
 impl Store for Persistent {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "persistent"
     }
 
@@ -360,7 +360,7 @@ fn writes_and_checkpoints_at_once() {
             && !threads.iter().any(thread::ScopedJoinHandle::is_finished)
         {
             if rounds % 3 == 0 {
-                device.collect_garbage().map(drop).unwrap()
+                device.collect_garbage().map(drop).unwrap();
             }
             device.flush().unwrap();
             rounds += 1;
@@ -412,7 +412,7 @@ fn a_store_that_ignores_conditions_is_refused() {
     #[derive(Debug)]
     struct Careless(MemoryStore);
     impl Store for Careless {
-        fn name(&self) -> &str {
+        fn name(&self) -> &'static str {
             "careless"
         }
         fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {

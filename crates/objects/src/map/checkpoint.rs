@@ -71,10 +71,8 @@ impl Checkpoint {
         let pages = &self.root.pages;
         let first = pages.partition_point(|page| page.first <= range.start).saturating_sub(1);
         let mut found = Vec::new();
-        for index in first..pages.len() {
-            if pages[index].first >= range.end {
-                break;
-            }
+        let end = pages.partition_point(|page| page.first < range.end);
+        for index in first..end {
             found.extend(self.page(store, index)?.within(range.clone()));
         }
         Ok(found)

@@ -103,7 +103,7 @@ impl Delta {
 /// The sum, unless it passes the end of all devices.
 pub(crate) fn add(one: u64, other: u64) -> Result<u64, Malformed> {
     one.checked_add(other)
-        .filter(|sum| *sum <= i64::MAX as u64)
+        .filter(|sum| i64::try_from(*sum).is_ok())
         .ok_or(Malformed("a range in it is too long"))
 }
 

@@ -50,26 +50,16 @@ impl Directory {
         StoreError::new(Problem::Condition, &self.name, name, "its content is another")
     }
 
-    /// Writes a file without its name.
-    fn write(&self, path: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
-        let parent = path.parent().expect("a file is in a directory");
-        create_directories(parent)?;
-        let mut file = tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(parent)?;
-        file.write_all(content)?;
-        file.as_file().sync_all()?;
-        Ok(file)
-    }
-
     fn create_file(&self, name: &str, content: &[u8]) -> io::Result<()> {
         let path = self.path(name);
-        self.write(&path, content)?.persist_noclobber(&path)?;
+        write(&path, content)?.persist_noclobber(&path)?;
         sync_directory(&path)
     }
 
     /// Returns false if the content is not the version that was expected.
     fn replace_file(&self, name: &str, content: &[u8], version: &Version) -> io::Result<bool> {
         let path = self.path(name);
-        let file = self.write(&path, content)?;
+        let file = write(&path, content)?;
         let lock = File::create(self.path(LOCK))?;
         lock_exclusively(&lock)?;
         if version_of(&fs::read(&path)?) != *version {
@@ -167,6 +157,16 @@ fn version_of(content: &[u8]) -> Version {
         (hash ^ u64::from(crc32c::crc32c(part))).wrapping_mul(0x0000_0100_0000_01b3)
     });
     Version(format!("{hash:016x}-{}", content.len()))
+}
+
+/// Writes a file that does not have its name yet.
+fn write(path: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
+    let parent = path.parent().expect("a file is in a directory");
+    create_directories(parent)?;
+    let mut file = tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(parent)?;
+    file.write_all(content)?;
+    file.as_file().sync_all()?;
+    Ok(file)
 }
 
 fn is_hidden(path: &Path) -> bool {

@@ -44,7 +44,7 @@ impl Remote {
         };
         let (scheme, prefix) = ObjectStoreScheme::parse(url).map_err(|error| refused(&error))?;
         Ok(Self {
-            store: build(scheme, url).map_err(|error| refused(&error))?,
+            store: build(&scheme, url).map_err(|error| refused(&error))?,
             // Over HTTP a store begins where the URL leads to.
             prefix: if is_http(url) { Path::default() } else { prefix },
             name: shown(url),
@@ -52,7 +52,7 @@ impl Remote {
     }
 
     fn path(&self, name: &str) -> Path {
-        name.split('/').fold(self.prefix.clone(), |path, part| path.join(part))
+        name.split('/').fold(self.prefix.clone(), Path::join)
     }
 
     fn failed(&self, name: &str, error: object_store::Error) -> StoreError {
@@ -137,7 +137,7 @@ impl Store for Remote {
 }
 
 fn build(
-    scheme: ObjectStoreScheme,
+    scheme: &ObjectStoreScheme,
     url: &Url,
 ) -> Result<Arc<dyn ObjectStore>, object_store::Error> {
     // Requests are repeated by `Retrying`, which signs them anew.

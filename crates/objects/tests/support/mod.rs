@@ -46,7 +46,7 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "memory"
     }
 
@@ -215,7 +215,7 @@ impl Network {
 }
 
 impl Store for Network {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "network"
     }
 
