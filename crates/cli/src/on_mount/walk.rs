@@ -122,16 +122,16 @@ impl Walk {
         Ok(match next {
             Some(Walked::Failed { path, reason }) => {
                 self.report(&path, &reason);
-                Some(Walked::Failed { path: self.from_top(&path)?, reason })
+                Some(Walked::Failed { path: self.joined_to_top(&path)?, reason })
             }
             Some(Walked::Directory { path, metadata, xattrs }) => {
-                Some(Walked::Directory { path: self.from_top(&path)?, metadata, xattrs })
+                Some(Walked::Directory { path: self.joined_to_top(&path)?, metadata, xattrs })
             }
             walked => walked,
         })
     }
 
-    fn from_top(&self, path: &OsStr) -> anyhow::Result<OsString> {
+    fn joined_to_top(&self, path: &OsStr) -> anyhow::Result<OsString> {
         Ok(Path::new(path).strip_prefix(&self.name)?.into())
     }
 

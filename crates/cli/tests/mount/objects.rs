@@ -22,8 +22,8 @@ fn refused(arguments: &[&str]) -> String {
 fn export_and_compare(url: &str, folder: &Path, expected: &Manifest) {
     let image = folder.join("exported.img");
     succeed(larder().args(["export", url]).arg(&image));
-    oracle::check(&[&image], true).unwrap_or_else(|error| panic!("{error}"));
-    let kernel = KernelMount::open(&[&image], "ro");
+    oracle::check(std::slice::from_ref(&image), true).unwrap_or_else(|error| panic!("{error}"));
+    let kernel = KernelMount::open(std::slice::from_ref(&image), "ro");
     assert_same(&Manifest::of_tree(kernel.path()), expected);
     drop(kernel);
     fs::remove_file(image).unwrap();

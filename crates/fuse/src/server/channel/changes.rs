@@ -251,8 +251,7 @@ impl Changing<'_> {
             }
             self.failed = None;
         }
-        let is_own =
-            !self.tree.caller.is_privileged && rights::any_owner_may(command, &self.tree);
+        let is_own = !self.tree.caller.is_privileged && rights::any_owner_may(command, &self.tree);
         if is_own && self.changes.complete_new(command) {
             self.commands += 1;
             self.note(command);
