@@ -63,6 +63,7 @@ mod find;
 pub mod mkfs;
 #[cfg(target_os = "linux")]
 mod mounted;
+pub mod objects;
 mod open;
 mod overview;
 mod receive;

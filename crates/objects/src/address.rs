@@ -12,7 +12,7 @@ use url::Url;
 use crate::clock;
 use crate::error::ObjectsError;
 use crate::states::{State, parse_seconds};
-use crate::store::{Directory, Remote, Retrying, Store};
+use crate::store::{Directory, Store};
 
 /// The schemes of URLs that lead to objects.
 const SCHEMES: [&str; 12] =
@@ -51,7 +51,24 @@ impl Address {
             let path: PathBuf = self.url.to_file_path().map_err(|()| refused())?;
             return Ok(Arc::new(Directory::new(path)));
         }
+        self.remote(patience)
+    }
+
+    #[cfg(feature = "remote")]
+    fn remote(&self, patience: Duration) -> Result<Arc<dyn Store>, ObjectsError> {
+        use crate::store::{Remote, Retrying};
+
         Ok(Arc::new(Retrying::new(Remote::new(&self.url)?, patience)))
+    }
+
+    #[cfg(not(feature = "remote"))]
+    fn remote(&self, _patience: Duration) -> Result<Arc<dyn Store>, ObjectsError> {
+        Err(ObjectsError::Address {
+            text: self.url.to_string(),
+            why: "this program was built without object storage over a network: it reads and \
+                  writes file:// only"
+                .to_owned(),
+        })
     }
 }
 

@@ -12,7 +12,8 @@
 //! has the new state, completely. The manifest lists what segments after the last checkpoint
 //! changed. When that list is long, the writer makes the next checkpoint, a new root of the map.
 //!
-//! - [`Store`]: objects with conditions. [`Directory`], [`Remote`]; [`Retrying`].
+//! - [`Store`]: objects with conditions. [`Directory`], [`Remote`]; [`Retrying`]. `Remote` needs
+//!   the feature `remote`, which is a default.
 //! - [`Address`]: a URL, and which state is meant.
 //! - [`ObjectDevice`]: the device. [`info`], [`verify`].
 //! - [`Policy`]: which [`State`]s are kept.
@@ -54,6 +55,8 @@ pub use device::{Info, ObjectDevice, Options, info};
 pub use error::ObjectsError;
 pub use garbage::{Collected, verify};
 pub use states::{Policy, State, parse_seconds};
+#[cfg(feature = "remote")]
+pub use store::Remote;
 pub use store::{
-    Counting, Directory, Listed, Problem, Remote, Requests, Retrying, Store, StoreError, Version,
+    Counting, Directory, Listed, Problem, Requests, Retrying, Store, StoreError, Version,
 };

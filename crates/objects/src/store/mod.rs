@@ -3,7 +3,9 @@
 mod counting;
 mod directory;
 mod error;
+#[cfg(feature = "remote")]
 mod http;
+#[cfg(feature = "remote")]
 mod remote;
 mod retry;
 
@@ -16,6 +18,7 @@ use bytes::Bytes;
 pub use counting::{Counting, Requests};
 pub use directory::Directory;
 pub use error::{Problem, StoreError};
+#[cfg(feature = "remote")]
 pub use remote::Remote;
 pub use retry::Retrying;
 

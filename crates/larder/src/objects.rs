@@ -1,0 +1,9 @@
+//! File systems on object storage: paths of images may be URLs everywhere, and
+//! [`ObjectDevice`] is a device for [`OpenOptions::open_devices`](crate::OpenOptions::open_devices).
+//!
+//! `s3://`, `gs://`, `az://` and `https://` need the feature `object-storage`; `file://` needs none.
+
+pub use larder_objects::{
+    Address, Collected, Info, ObjectDevice, ObjectsError, Options, PATIENCE, Policy, Problem,
+    Requests, State, StateName, Store, StoreError, info, verify,
+};
