@@ -37,10 +37,10 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// and no later success may suggest otherwise.
     fn flush(&self) -> Result<(), DeviceError>;
 
-    /// Returns once the device keeps this order: no write that follows is durable before those that
-    /// returned before this call. A device that knows no cheaper way [flushes](Self::flush).
-    fn barrier(&self) -> Result<(), DeviceError> {
-        self.flush()
+    /// Whether all writes between two flushes become durable in one step, or none does. Their order
+    /// needs no flush then.
+    fn flushes_in_one_step(&self) -> bool {
+        false
     }
 
     /// Tells the device that the range's content is no longer needed; reading it gives unspecified

@@ -181,8 +181,8 @@ impl Device for PrefetchingDevice {
         self.shared.inner.flush()
     }
 
-    fn barrier(&self) -> Result<(), DeviceError> {
-        self.shared.inner.barrier()
+    fn flushes_in_one_step(&self) -> bool {
+        self.shared.inner.flushes_in_one_step()
     }
 
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<(), DeviceError> {

@@ -62,8 +62,8 @@ impl Device for Window {
         self.whole.flush()
     }
 
-    fn barrier(&self) -> Result<(), DeviceError> {
-        self.whole.barrier()
+    fn flushes_in_one_step(&self) -> bool {
+        self.whole.flushes_in_one_step()
     }
 
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<(), DeviceError> {

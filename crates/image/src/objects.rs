@@ -1,5 +1,6 @@
 //! Disks on object storage.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,9 +12,16 @@ pub(crate) const SECTOR_BYTES: u32 = 512;
 
 /// Opens the disk that the URL `url` leads to.
 pub(crate) fn open(url: &Path, access: Access) -> Result<Arc<dyn Device>, DeviceError> {
-    try_open(url, access).map_err(|error| DeviceError::Open {
-        device: url.display().to_string(),
-        source: error.into(),
+    try_open(url, access).map_err(|error| {
+        let device = url.display().to_string();
+        let error = io::Error::from(error);
+        // The error names the store, too.
+        let text = error.to_string();
+        let source = match text.strip_prefix(&device).and_then(|rest| rest.strip_prefix(": ")) {
+            Some(rest) => io::Error::new(error.kind(), rest.to_owned()),
+            None => error,
+        };
+        DeviceError::Open { device, source }
     })
 }
 

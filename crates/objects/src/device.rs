@@ -308,9 +308,8 @@ impl Device for ObjectDevice {
         writer.flush().map_err(self.failed(Operation::Flush, 0, 0))
     }
 
-    /// All that a flush makes durable becomes so in one step, so it keeps the order.
-    fn barrier(&self) -> Result<(), DeviceError> {
-        Ok(())
+    fn flushes_in_one_step(&self) -> bool {
+        true
     }
 
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<(), DeviceError> {

@@ -22,8 +22,8 @@
 //! - Every object except the manifest is created once and never changes.
 //! - What a manifest in the store leads to is in the store.
 //! - A device's state after a crash, at any point, is that of the last manifest: all that was
-//!   written before a flush that returned, and nothing that was written after one that did not.
-//!   [`Device::barrier`](larder_device::Device::barrier) therefore costs no request.
+//!   written before a flush that returned, and nothing that was written after one that did not
+//!   ([`Device::flushes_in_one_step`](larder_device::Device::flushes_in_one_step)).
 //! - Each opening for writing raises the epoch in the manifest. A writer of an earlier epoch fails
 //!   at its next flush, and has changed nothing since.
 //! - No object that a kept state needs is deleted; and nothing is deleted before a manifest in the

@@ -144,22 +144,15 @@ impl VolumeDevice {
     }
 
     pub(crate) fn flush(&self) -> Result<(), DeviceError> {
-        self.ordering(|device| device.flush())
-    }
-
-    pub(crate) fn barrier(&self) -> Result<(), DeviceError> {
-        self.ordering(|device| device.barrier())
-    }
-
-    fn ordering(
-        &self,
-        call: impl FnOnce(&dyn Device) -> Result<(), DeviceError>,
-    ) -> Result<(), DeviceError> {
         let Some(device) = self.written_to() else { return Ok(()) };
-        call(&**device).inspect_err(|error| {
+        device.flush().inspect_err(|error| {
             self.counters.flush_errors.add(1);
             self.report_failure(error);
         })
+    }
+
+    pub(crate) fn flushes_in_one_step(&self) -> bool {
+        self.written_to().is_some_and(|device| device.flushes_in_one_step())
     }
 
     /// Reports an error of the device.

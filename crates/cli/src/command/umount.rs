@@ -80,7 +80,9 @@ impl Umount {
         };
         let ending = if self.force || self.lazy { None } else { ending_of(&mountpoint) };
         // Opened before, so that it is the file that the mount has open.
-        let source = File::open(&mount.source).with_context(|| mount.source.display().to_string());
+        let open = || File::open(&mount.source).with_context(|| mount.source.display().to_string());
+        let is_file = !larder_objects::is_url(mount.source.as_os_str());
+        let source = is_file.then(open).transpose();
         // The number of a file system is used again once it is gone: only now can the processes
         // that use this one be found.
         let users: Vec<_> =
@@ -93,7 +95,7 @@ impl Umount {
             }
             return Err(anyhow!("{}", uses.join(", ")).context("Device or resource busy"));
         }
-        let is_over = !self.lazy && wait_for_server(mount, &users, &source?)?;
+        let is_over = !self.lazy && wait_for_server(mount, &users, source?.as_ref())?;
         ending.filter(|_| is_over).map_or(Ok(()), Ending::wait).map_err(|error| {
             match error.kind() {
                 io::ErrorKind::UnexpectedEof => anyhow!(
@@ -136,9 +138,14 @@ fn uses_of(table: &MountTable, mount: &MountEntry) -> Vec<String> {
 }
 
 /// Waits until the server of `mount`, which has `source` open, has ended: it holds the lock until
-/// the last byte is written. A server goes on as long as the file system is in use, for example by
+/// the last byte is written. If it has no file open, its last word is all that there is to wait for.
+/// A server goes on as long as the file system is in use, for example by
 /// one of `users`: then this reports that. Returns whether the server has ended.
-fn wait_for_server(mount: &MountEntry, users: &[Process], source: &File) -> anyhow::Result<bool> {
+fn wait_for_server(
+    mount: &MountEntry,
+    users: &[Process],
+    source: Option<&File>,
+) -> anyhow::Result<bool> {
     let start = Instant::now();
     let (mut is_told, mut next_look) = (false, start);
     loop {
@@ -150,6 +157,7 @@ fn wait_for_server(mount: &MountEntry, users: &[Process], source: &File) -> anyh
             }
             next_look = Instant::now() + LOOK;
         }
+        let Some(source) = source else { return Ok(true) };
         match flock(source, FlockOperation::NonBlockingLockShared) {
             Err(Errno::WOULDBLOCK) => {}
             locked => return Ok(locked.map(|()| true)?),

@@ -311,7 +311,7 @@ fn detach(point: &Path) {
 
 /// A manifest without what differs on a FUSE mount: numbers of inodes across subvolumes, access
 /// times, and allocated bytes while data that replaces other is dirty.
-fn comparable(mut manifest: Manifest) -> Manifest {
+pub(crate) fn comparable(mut manifest: Manifest) -> Manifest {
     for entry in manifest.entries.values_mut() {
         (entry.inode, entry.subvolume, entry.allocated_bytes) = (0, 0, 0);
         entry.atime = Timestamp::default();

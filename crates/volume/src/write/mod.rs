@@ -12,7 +12,7 @@ use std::io::IoSlice;
 
 use larder_device::DeviceError;
 use larder_format::superblock::OFFSETS;
-use larder_format::{Logical, Superblock};
+use larder_format::{Logical, Physical, Superblock};
 
 use crate::chunk::Chunk;
 use crate::member::VolumeDevice;
@@ -96,25 +96,35 @@ impl Volume {
     /// Each device gets `template` with its own device item, and each copy its own place and
     /// checksum.
     pub fn write_superblocks(&self, template: &Superblock) -> Result<(), WriteError> {
+        let others =
+            || OFFSETS[1..].iter().try_for_each(|offset| self.write_copies(*offset, template));
+        if self.flushes_in_one_step() {
+            others()?;
+            return self.write_first_copies(template);
+        }
         self.write_first_copies(template)?;
-        OFFSETS[1..].iter().try_for_each(|offset| write_copies(self.devices(), *offset, template))
+        others()
     }
 
     /// The first half of that: for a superblock that differs from the last commit's only in its
     /// log.
     pub fn write_first_copies(&self, template: &Superblock) -> Result<(), WriteError> {
-        self.barrier()?;
-        write_copies(self.devices(), OFFSETS[0], template)?;
+        if !self.flushes_in_one_step() {
+            self.flush()?;
+        }
+        self.write_copies(OFFSETS[0], template)?;
         self.flush()
     }
 
-    /// Makes sure that no superblock is durable before what it leads to. Only a single device can
-    /// keep that order by itself: what one leads to may be on others.
-    fn barrier(&self) -> Result<(), WriteError> {
-        match self.devices() {
-            [device] => Ok(device.barrier()?),
-            _ => self.flush(),
-        }
+    fn write_copies(&self, offset: Physical, template: &Superblock) -> Result<(), WriteError> {
+        self.check_writable()?;
+        write_copies(self.devices(), offset, template)
+    }
+
+    /// Whether a superblock cannot be durable before what it leads to, and all copies are as new as
+    /// the first. With several devices, what one leads to may be on others.
+    fn flushes_in_one_step(&self) -> bool {
+        matches!(self.devices(), [device] if device.flushes_in_one_step())
     }
 
     /// Writes a range to devices that missed commits, where their content differs. `good` is the
