@@ -22,6 +22,10 @@ fn refused(arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+fn commit(mountpoint: &Path) {
+    succeed(larder().args(["filesystem", "sync"]).arg(mountpoint));
+}
+
 /// Makes an image of what is at `url`, and checks that the kernel shows the files of `expected`.
 fn export_and_compare(url: &str, folder: &Path, expected: &Manifest) {
     let image = folder.join("exported.img");
@@ -42,15 +46,17 @@ fn a_directory_of_objects_is_a_file_system() {
     mounted.shell(
         "mkdir -p photos/2024 && seq 100000 >photos/2024/a && cp photos/2024/a photos/b
          ln photos/b photos/c && ln -s a photos/2024/link && truncate -s 1G sparse
-         dd if=/dev/urandom of=random bs=1M count=30 status=none && sync -f .",
+         dd if=/dev/urandom of=random bs=1M count=30 status=none",
     );
+    commit(&mounted.path());
     let before = comparable(Manifest::of_tree(&mounted.path()));
     let in_use = refused(&["objects", "gc", &url]);
     assert!(in_use.contains("has it open for writing"), "{in_use}");
     assert!(refused(&["cp", "/etc/hostname", &format!("{url}:/")]).contains("open for writing"));
     let states = succeed(larder().args(["objects", "states", &url]));
     let last = states.lines().last().unwrap().split_whitespace().next().unwrap().to_owned();
-    mounted.shell("rm -r photos && echo later >later && sync -f .");
+    mounted.shell("rm -r photos && echo later >later");
+    commit(&mounted.path());
     mounted.unmount();
 
     // What was, and what is.
@@ -149,7 +155,8 @@ fn a_full_disk_below_the_objects_loses_no_state() {
     shell(&disk, "mount -t tmpfs -o size=40M none .");
     let _unmounted = Unmounted(&disk);
     mounted.serve(&["--create", "8G"]);
-    mounted.shell("echo kept >kept && sync -f .");
+    mounted.shell("echo kept >kept");
+    commit(&mounted.path());
     let full = mounted.join("large");
     let mut file = File::create(&full).unwrap();
     let piece = vec![7; 1 << 20];
@@ -162,7 +169,7 @@ fn a_full_disk_below_the_objects_loses_no_state() {
     shell(&disk, "mount -o remount,size=400M .");
     assert_eq!(succeed(larder().args(["cat", &format!("{url}:/kept")])), "kept\n");
     mounted.mount(&[]);
-    mounted.shell("echo more >more && sync -f . && cat kept more");
+    mounted.shell("echo more >more && cat kept more");
     mounted.unmount();
 }
 
@@ -238,7 +245,7 @@ fn a_bucket_is_a_file_system() {
     succeed(s3.larder().args(["mount", "--create", "16G", &url]).arg(&mnt));
     shell(
         &mnt,
-        "cp -r /usr/share/common-licenses . && sync -f . && head -c 30M /dev/urandom >random
+        "cp -r /usr/share/common-licenses . && head -c 30M /dev/urandom >random
          sync random && rm -r common-licenses/GPL* && seq 100000 >numbers && sync numbers",
     );
     // The server stands still for a while. Programs wait, and then go on.
