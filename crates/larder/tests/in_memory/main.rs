@@ -8,6 +8,7 @@
 mod data;
 #[path = "../support/model.rs"]
 mod model;
+mod objects;
 mod operations;
 mod power_cuts;
 #[path = "../support/synced.rs"]

@@ -1,6 +1,7 @@
 //! Repeating requests that failed for now.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
+/// How long requests are repeated before the store has answered for the first time: its address is
+/// probably wrong.
+const FIRST_PATIENCE: Duration = Duration::from_secs(5);
+
 /// A store whose requests are repeated, with growing pauses of random length, until one succeeds,
 /// fails for good, or the time is up.
 ///
@@ -22,12 +27,19 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 pub struct Retrying<S> {
     store: S,
     patience: Duration,
+    has_answered: AtomicBool,
 }
 
 impl<S: Store> Retrying<S> {
-    /// Repeats requests to `store` for up to `patience`, counted from the first attempt.
+    /// Repeats requests to `store` for up to `patience`, counted from the first attempt; at most
+    /// for 5 seconds until the store has answered once.
     pub fn new(store: S, patience: Duration) -> Self {
-        Self { store, patience }
+        Self { store, patience, has_answered: AtomicBool::new(false) }
+    }
+
+    fn patience(&self) -> Duration {
+        let has_answered = self.has_answered.load(Ordering::Relaxed);
+        if has_answered { self.patience } else { self.patience.min(FIRST_PATIENCE) }
     }
 
     fn repeat<T>(&self, request: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
@@ -37,9 +49,12 @@ impl<S: Store> Retrying<S> {
         loop {
             let error = match request() {
                 Err(error) if error.problem == Problem::Temporary => error,
-                result => return result,
+                result => {
+                    self.has_answered.store(true, Ordering::Relaxed);
+                    return result;
+                }
             };
-            let left = self.patience.saturating_sub(started.elapsed());
+            let left = self.patience().saturating_sub(started.elapsed());
             if left.is_zero() {
                 return Err(error);
             }
@@ -91,5 +106,49 @@ impl<S: Store> Store for Retrying<S> {
 
     fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
         self.repeat(|| self.store.list(prefix))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::super::Directory;
+    use super::*;
+
+    fn temporary() -> StoreError {
+        StoreError::new(Problem::Temporary, "store", "object", "for now")
+    }
+
+    #[test]
+    fn what_fails_for_now_is_repeated_until_it_succeeds() {
+        let retrying = Retrying::new(Directory::new("/nowhere"), Duration::from_secs(60));
+        let attempts = Cell::new(0);
+        let result = retrying.repeat(|| {
+            attempts.set(attempts.get() + 1);
+            if attempts.get() < 4 { Err(temporary()) } else { Ok(attempts.get()) }
+        });
+        assert_eq!(result.unwrap(), 4);
+    }
+
+    #[test]
+    fn what_fails_for_good_is_not_repeated() {
+        let retrying = Retrying::new(Directory::new("/nowhere"), Duration::from_secs(60));
+        let attempts = Cell::new(0);
+        let result: Result<(), _> = retrying.repeat(|| {
+            attempts.set(attempts.get() + 1);
+            Err(StoreError::new(Problem::Denied, "store", "object", "for good"))
+        });
+        assert_eq!((result.unwrap_err().problem, attempts.get()), (Problem::Denied, 1));
+    }
+
+    #[test]
+    fn a_store_that_never_answered_is_given_up_soon() {
+        let retrying = Retrying::new(Directory::new("/nowhere"), Duration::from_secs(300));
+        assert_eq!(retrying.patience(), FIRST_PATIENCE);
+        let result: Result<(), _> = retrying
+            .repeat(|| Err(StoreError::new(Problem::NotFound, "store", "object", "it answers")));
+        assert_eq!(result.unwrap_err().problem, Problem::NotFound);
+        assert_eq!(retrying.patience(), Duration::from_secs(300));
     }
 }

@@ -80,8 +80,8 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///                         fsync instead, or from close, which many programs do not check
 ///   noatime, relatime, strictatime, nodiratime
 ///                         when to keep times of last access: by default never
-///   map-users=OUTER:INNER[:COUNT]/..., map-groups=...
-///                         show users with ids from INNER on, COUNT of them, as those from OUTER
+///   map-users=OUTER:INNER:COUNT/..., map-groups=...
+///                         show users with ids from INNER on, COUNT of them (1), as those from OUTER
 ///                         on, and store what OUTER makes as INNER's; likewise groups. Ids in no
 ///                         range are shown as nobody's, and nobody changes their files or makes
 ///                         files for them

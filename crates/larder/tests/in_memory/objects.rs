@@ -1,0 +1,42 @@
+//! What operations on a file system cost on object storage.
+
+use std::sync::Arc;
+
+use larder::objects::{ObjectDevice, Options, Policy};
+use larder_mkfs::MkfsOptions;
+use larder_objects::{Directory, Store};
+use larder_testkit::Scratch;
+
+use super::{DEVICE_BYTES, mkfs_on, open};
+
+#[test]
+fn an_fsync_and_a_commit_cost_one_object_and_one_manifest() {
+    let scratch = Scratch::new();
+    let store: Arc<dyn Store> = Arc::new(Directory::new(scratch.path()));
+    ObjectDevice::create(&*store, DEVICE_BYTES, Policy::default(), 0).unwrap();
+    let device = Arc::new(ObjectDevice::open(store, &Options::default()).unwrap());
+    mkfs_on(&[device.clone()], &MkfsOptions::default()).unwrap();
+    let fs = open(vec![device.clone()], larder::OpenOptions::new());
+    let root = fs.subvolume("/").unwrap();
+    let file = root.create("file", 0o644).unwrap();
+    fs.sync().unwrap();
+    let cost = |work: &dyn Fn()| {
+        let before = device.requests();
+        work();
+        let after = device.requests();
+        let gets = after.gets - before.gets;
+        (after.creates - before.creates, after.replaces - before.replaces, gets)
+    };
+    let write = |byte: u8| file.write_at(&[byte; 100_000], 0).unwrap();
+    let fsync = || {
+        write(1);
+        file.sync().unwrap();
+    };
+    let commit = || {
+        write(2);
+        fs.sync().unwrap();
+    };
+    assert_eq!(cost(&fsync), (1, 1, 0));
+    assert_eq!(cost(&commit), (1, 1, 0));
+    assert_eq!(cost(&|| fs.sync().unwrap()), (0, 0, 0), "nothing has changed");
+}
