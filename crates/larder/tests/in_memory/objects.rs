@@ -7,7 +7,7 @@ use larder_mkfs::MkfsOptions;
 use larder_objects::{Directory, Store};
 use larder_testkit::Scratch;
 
-use super::{DEVICE_BYTES, mkfs_on, open};
+use super::{DEVICE_BYTES, Device, mkfs_on, open};
 
 #[test]
 fn an_fsync_and_a_commit_cost_one_object_and_one_manifest() {
@@ -15,8 +15,9 @@ fn an_fsync_and_a_commit_cost_one_object_and_one_manifest() {
     let store: Arc<dyn Store> = Arc::new(Directory::new(scratch.path()));
     ObjectDevice::create(&*store, DEVICE_BYTES, Policy::default(), 0).unwrap();
     let device = Arc::new(ObjectDevice::open(store, &Options::default()).unwrap());
-    mkfs_on(&[device.clone()], &MkfsOptions::default()).unwrap();
-    let fs = open(vec![device.clone()], larder::OpenOptions::new());
+    let devices: Vec<Arc<dyn Device>> = vec![device.clone()];
+    mkfs_on(&devices, &MkfsOptions::default()).unwrap();
+    let fs = open(devices, larder::OpenOptions::new());
     let root = fs.subvolume("/").unwrap();
     let file = root.create("file", 0o644).unwrap();
     fs.sync().unwrap();
@@ -27,7 +28,7 @@ fn an_fsync_and_a_commit_cost_one_object_and_one_manifest() {
         let gets = after.gets - before.gets;
         (after.creates - before.creates, after.replaces - before.replaces, gets)
     };
-    let write = |byte: u8| file.write_at(&[byte; 100_000], 0).unwrap();
+    let write = |byte: u8| file.write_at(&vec![byte; 100_000], 0).unwrap();
     let fsync = || {
         write(1);
         file.sync().unwrap();
