@@ -346,6 +346,10 @@ const ELSEWHERE: &[&str] = &[
     "inspect map-swapfile",
     "inspect min-dev-size",
     "inspect tree-stats",
+    // mount/objects.rs
+    "objects gc",
+    "objects info",
+    "objects states",
     // mount/reports.rs
     "device stats",
     "health",

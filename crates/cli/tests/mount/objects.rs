@@ -11,6 +11,7 @@ use std::time::Duration;
 use larder_testkit::manifest::{Manifest, assert_same};
 use larder_testkit::{KernelMount, Scratch, oracle};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 
 use crate::support::{Mounted, comparable, larder, shell, succeed, wait_until};
 
@@ -83,6 +84,40 @@ fn a_directory_of_objects_is_a_file_system() {
     assert_eq!(succeed(larder().args(["objects", "states", &url])).lines().count(), 1);
     assert!(refused(&["ls", &old]).contains("no state"), "{old}");
     export_and_compare(&url, mounted.folder(), &now);
+}
+
+#[test]
+fn json_says_what_the_text_says() {
+    let mut mounted = Mounted::on_objects();
+    let url = mounted.source().to_str().unwrap().to_owned();
+    mounted.mount(&["--create", "1G"]);
+    mounted.shell("seq 100000 >numbers");
+    commit(&mounted.path());
+    mounted.unmount();
+    let text = |command: &str| succeed(larder().args(["objects", command, &url]));
+    let json = |command: &str| -> Value {
+        let said = succeed(larder().args(["--format", "json", "objects", command, &url]));
+        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{said}: {error}"))
+    };
+    let states = json("states");
+    let numbers = states["states"].as_array().unwrap().iter().map(|state| &state["number"]);
+    let first_column = text("states");
+    let first_column = first_column.lines().filter_map(|line| line.split_whitespace().next());
+    assert!(numbers.map(ToString::to_string).eq(first_column), "{states}");
+    let (info, shown) = (json("info"), text("info"));
+    let info = &info["objects-info"];
+    for part in [
+        format!("{} of 20", info["state"]),
+        format!("{} (all=1h,hourly=1d,daily=30d)", info["states"]),
+        format!("epoch {}: closed", info["epoch"]),
+        format!("{}, ", info["segments"]),
+        format!("after {} s", info["delete-after"]),
+    ] {
+        assert!(shown.contains(&part), "{part}: {shown}");
+    }
+    assert_eq!((&info["size"], &info["closed"]), (&json!(1_u64 << 30), &json!(true)));
+    let collected = &json("gc")["objects-gc"];
+    assert!(collected["deleted"].is_u64() && collected["waiting"].is_u64(), "{collected}");
 }
 
 #[test]
