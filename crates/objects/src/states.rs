@@ -43,18 +43,18 @@ impl Default for Policy {
 impl Policy {
     /// Which of `states`, in their order, are kept at the time `now`.
     pub(crate) fn kept(&self, states: &[State], now: u64) -> Vec<bool> {
-        let young = states.iter().filter(|state| now.saturating_sub(state.time) <= self.all);
+        let young = states.iter().filter(|state| now.saturating_sub(state.time) < self.all);
         let is_crowded = young.count() > MOST_OF_ALL;
         // What a state has in common with others of which only the last is kept.
         let period = |state: &State| {
             let age = now.saturating_sub(state.time);
-            if age <= self.all && !is_crowded {
+            if age < self.all && !is_crowded {
                 Some((1, state.number))
-            } else if age <= self.all {
+            } else if age < self.all {
                 Some((MINUTE, state.time / MINUTE))
-            } else if age <= self.hourly {
+            } else if age < self.hourly {
                 Some((HOUR, state.time / HOUR))
-            } else if age <= self.daily {
+            } else if age < self.daily {
                 Some((DAY, state.time / DAY))
             } else {
                 None
@@ -165,6 +165,7 @@ mod tests {
     fn the_last_state_is_always_kept() {
         let nothing = Policy { all: 0, hourly: 0, daily: 0 };
         assert_eq!(kept(nothing, &[900 * DAY, 800 * DAY]), [800 * DAY]);
+        assert_eq!(kept(nothing, &[0, 0]), [0]);
     }
 
     #[test]
