@@ -11,7 +11,10 @@ use crate::cache::{CHUNK_BYTES, Cache};
 use crate::error::ObjectsError;
 use crate::id::ObjectId;
 use crate::map::{Checkpoint, Place, Recent, Source};
-use crate::store::Store;
+use crate::store::{Problem, Store};
+
+/// How often a read looks for its content again. More often than that, the object is missing.
+const MOST_LOOKS: u32 = 8;
 
 /// Content that is not in the store yet.
 #[derive(Clone, Debug)]
@@ -103,7 +106,21 @@ impl Content {
         Ok(Some(first))
     }
 
+    /// Fills `into` from `start` on.
+    ///
+    /// An object may be deleted between the moment at which this thread learns that content lies
+    /// there, and its request: then the content lies elsewhere by now, and the thread looks again.
     pub(crate) fn read(&self, into: &mut [u8], start: u64) -> Result<(), ObjectsError> {
+        for _ in 0..MOST_LOOKS {
+            match self.try_read(into, start) {
+                Err(ObjectsError::Store(error)) if error.problem == Problem::NotFound => {}
+                result => return result,
+            }
+        }
+        self.try_read(into, start)
+    }
+
+    fn try_read(&self, into: &mut [u8], start: u64) -> Result<(), ObjectsError> {
         let range = start..start + into.len() as u64;
         let mut into = into;
         for (part, source) in self.sources(range)? {
