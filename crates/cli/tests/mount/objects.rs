@@ -95,6 +95,8 @@ fn json_says_what_the_text_says() {
     commit(&mounted.path());
     mounted.unmount();
     let text = |command: &str| succeed(larder().args(["objects", command, &url]));
+    // The server closes after its last word.
+    wait_until("the server has gone", || text("info").contains(": closed"));
     let json = |command: &str| -> Value {
         let said = succeed(larder().args(["--format", "json", "objects", command, &url]));
         serde_json::from_str(&said).unwrap_or_else(|error| panic!("{said}: {error}"))
