@@ -15,8 +15,8 @@ use crate::states::{State, parse_seconds};
 use crate::store::{Directory, Store};
 
 /// The schemes of URLs that lead to objects.
-const SCHEMES: [&str; 12] =
-    ["file", "s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https", "s3n"];
+const SCHEMES: [&str; 11] =
+    ["file", "s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"];
 
 /// How long requests are repeated before a caller gets an error.
 pub const PATIENCE: Duration = Duration::from_secs(300);

@@ -155,7 +155,7 @@ impl ObjectDevice {
     /// Opens a device for writing, and thereby ends the writing of any other machine.
     ///
     /// # Errors
-    /// [`ObjectsError::InUse`] if a process of this machine has it open for writing,
+    /// [`ObjectsError::InUse`] if a process of this machine has opened the device for writing,
     /// [`ObjectsError::Missing`], [`ObjectsError::Unconditional`], and those of the store.
     pub fn open(store: Arc<dyn Store>, options: &Options) -> Result<Self, ObjectsError> {
         let (manifest, _) = read_manifest(&*store)?;

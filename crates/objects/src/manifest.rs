@@ -1,6 +1,6 @@
 //! The manifest: the one object that is replaced.
 //!
-//! It says which state the device has, who writes it, and which states are kept. It leads to all
+//! It names the device's state, the writer, and the states that are kept. It leads to all
 //! other objects. Its length does not depend on the device's: after the checkpoint it lists
 //! segments, up to a limit, at which the writer makes the next checkpoint.
 
@@ -17,7 +17,7 @@ pub(crate) const NAME: &str = "manifest";
 const MAGIC: &[u8; 8] = b"LarderOM";
 const VERSION: u64 = 1;
 
-/// Who writes.
+/// The process that has opened the device for writing, or was the last to do so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Writer {
     /// Random: no two openings have the same.

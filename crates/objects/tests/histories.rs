@@ -171,7 +171,7 @@ impl History {
         });
     }
 
-    /// After an opening that failed nobody knows who may write: all writers end.
+    /// An opening that failed may have fenced the other writers or not: all of them end.
     fn retire_fenced(&mut self) {
         while let Some(writer) = self.writers.pop() {
             self.end(writer);

@@ -40,7 +40,7 @@ impl Export {
         let device = ObjectDevice::open_read_only(store, state, &Options::default())?;
         let made = HalfMade::of(std::slice::from_ref(&self.image))?;
         let named = || self.image.display().to_string();
-        std::fs::File::create_new(&self.image).with_context(named).inspect_err(|_| {})?;
+        std::fs::File::create_new(&self.image).with_context(named)?;
         copy_out(&device, &self.image)?;
         made.keep();
         Ok(ExitCode::SUCCESS)

@@ -126,7 +126,7 @@ fn acls_show_no_entries_in_no_range_and_stay_otherwise() {
     assert!(stored.contains("group:70000:r--"), "{stored}");
 }
 
-/// The usual case: an image that root made, and a user who wants to be its owner.
+/// A user mounts an image that root made, and appears as its owner.
 #[test]
 fn a_user_owns_what_root_made() {
     let scratch = Scratch::new();
@@ -237,7 +237,7 @@ fn squash_is_for_all_ids_without_a_map() {
     mounted.check();
     let kernel = kernel_mount(&mounted);
     let stored = shell(kernel.path(), "stat -c '%n %u:%g' *");
-    // Who is given the owner that is shown already keeps the one that is stored.
+    // A chown to the shown owner keeps the stored one.
     assert_eq!(stored, "a 5:6\nb 70000:70000\nd 8:9\ne 8:65534\nnew 2:65534\nroots 2:65534\n");
 }
 

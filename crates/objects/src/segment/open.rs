@@ -12,7 +12,7 @@ use crate::map::Delta;
 use super::{Deltas, seal};
 
 /// A segment that takes content. Content that it holds already is
-/// overwritten in place: no state has it yet.
+/// overwritten in place: no state refers to it before the segment is sealed.
 #[derive(Debug)]
 pub(crate) struct OpenSegment {
     pub(crate) id: ObjectId,

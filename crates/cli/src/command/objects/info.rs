@@ -14,7 +14,7 @@ use crate::output::stdout;
 use crate::print::write_json;
 use crate::units::Units;
 
-/// Show how much space objects take, and who writes them
+/// Show the space that objects take, and their writer
 ///
 /// Live is what the last state needs. Kept states may need more.
 ///
