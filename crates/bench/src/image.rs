@@ -55,7 +55,8 @@ impl InlineFiles {
 /// An empty file system in a sparse file of `len_bytes`, as mkfs.btrfs makes it by default.
 pub fn make_empty(path: &Path, len_bytes: u64) -> anyhow::Result<()> {
     File::create(path)?.set_len(len_bytes)?;
-    let output = Command::new("mkfs.btrfs").args(["-q", "-f"]).arg(path).output()?;
+    let output = Command::new("mkfs.btrfs").args(["-q", "-f"]).arg(path).output();
+    let output = output.context("mkfs.btrfs, of btrfs-progs")?;
     ensure!(output.status.success(), "mkfs.btrfs: {}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }

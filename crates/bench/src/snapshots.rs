@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use clap::Args;
 use larder_testkit::{KernelMount, Scratch};
 
@@ -148,7 +148,7 @@ fn snapshot(source: &Path, target: &Path) -> anyhow::Result<()> {
 }
 
 fn btrfs(arguments: &[&Path]) -> anyhow::Result<()> {
-    let output = Command::new("btrfs").args(arguments).output()?;
+    let output = Command::new("btrfs").args(arguments).output().context("btrfs, of btrfs-progs")?;
     ensure!(output.status.success(), "btrfs failed: {}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }

@@ -17,6 +17,9 @@ pub struct Global {
     /// How to write results, for commands that can write json
     #[arg(long, value_enum, default_value_t = Format::Text, hide_default_value = true)]
     pub format: Format,
+    /// At the end, tell the requests to object storage, each attempt counted, and their bytes
+    #[arg(long)]
+    pub stats: bool,
 }
 
 /// How much a command tells about what it does.

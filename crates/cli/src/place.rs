@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use larder::device::Place;
 
-use crate::units::parse_size;
+use larder_objects::parse_size;
 
 /// Options that choose a part of an image. They are for all images of a file system.
 #[derive(Clone, Copy, Debug, Default, Args)]

@@ -1,8 +1,6 @@
 //! Sizes in the units that the user asks for, as btrfs-progs reads the options and writes the
 //! sizes.
 
-use std::num::{IntErrorKind, ParseIntError};
-
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 
 /// The units of sizes. As an argument of a command: all options that choose units, `-h` among them,
@@ -165,28 +163,6 @@ impl FromArgMatches for LongUnits {
     }
 }
 
-/// Reads a size: a number of bytes, or of their powers of 1024 with k, m, g, t, p or e after it.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    let no_size = || format!("'{text}' is not a size: 4096, 512k or 8G would be");
-    let unit_at = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(unit_at);
-    let unit = unit.to_ascii_lowercase();
-    let power = match unit.as_str() {
-        "" | "b" => 0,
-        _ => {
-            let letter = unit.strip_suffix("ib").or(unit.strip_suffix('b')).unwrap_or(&unit);
-            let powers = ["k", "m", "g", "t", "p", "e"];
-            1 + powers.iter().position(|power| *power == letter).ok_or_else(no_size)?
-        }
-    };
-    let too_much = || format!("{text} is more than any device holds");
-    let number: u64 = digits.parse().map_err(|error: ParseIntError| match error.kind() {
-        IntErrorKind::PosOverflow => too_much(),
-        _ => no_size(),
-    })?;
-    number.checked_mul(1024_u64.pow(power as u32)).ok_or_else(too_much)
-}
-
 const BINARY: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const DECIMAL: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
 
@@ -230,18 +206,6 @@ fn fitting_power(bytes: u64, base: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_read_with_their_units() {
-        assert_eq!(parse_size("4096"), Ok(4096));
-        assert_eq!(parse_size("4096b"), Ok(4096));
-        assert_eq!(parse_size("16k"), Ok(16384));
-        assert_eq!(parse_size("8Gb"), Ok(8 << 30));
-        assert_eq!(parse_size("8GiB"), Ok(8 << 30));
-        for wrong in ["", "k", "16x", "16kk", "16ib", "16bb", "-1", "0x10", "1.5G", "99999999e"] {
-            assert!(parse_size(wrong).is_err(), "{wrong}");
-        }
-    }
 
     /// The units that these options choose.
     fn units(options: &str) -> Units {

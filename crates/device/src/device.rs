@@ -43,6 +43,12 @@ pub trait Device: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Whether commits discard freed space unless the user says otherwise: the device keeps and
+    /// pays for all that is not discarded.
+    fn wants_discards(&self) -> bool {
+        false
+    }
+
     /// Tells the device that the range's content is no longer needed; reading it gives unspecified
     /// bytes.
     ///

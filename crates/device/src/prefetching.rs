@@ -185,6 +185,10 @@ impl Device for PrefetchingDevice {
         self.shared.inner.flushes_in_one_step()
     }
 
+    fn wants_discards(&self) -> bool {
+        self.shared.inner.wants_discards()
+    }
+
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<(), DeviceError> {
         self.shared.inner.discard(offset, len_bytes)
     }

@@ -66,6 +66,10 @@ impl Device for Window {
         self.whole.flushes_in_one_step()
     }
 
+    fn wants_discards(&self) -> bool {
+        self.whole.wants_discards()
+    }
+
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<(), DeviceError> {
         check_call(self, Operation::Discard, offset, len_bytes)?;
         self.whole.discard(self.offset + offset, len_bytes)

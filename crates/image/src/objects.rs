@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use larder_device::{Access, Device, DeviceError};
-use larder_objects::{Address, ObjectDevice, ObjectsError, Options, PATIENCE};
+use larder_objects::{Address, ObjectDevice, ObjectsError};
 
 /// The sectors of a partition table in such a disk.
 pub(crate) const SECTOR_BYTES: u32 = 512;
@@ -30,7 +30,7 @@ fn try_open(url: &Path, access: Access) -> Result<Arc<dyn Device>, ObjectsError>
         |why: &str| ObjectsError::Address { text: url.display().to_string(), why: why.to_owned() };
     let text = url.to_str().ok_or_else(|| refused("a URL is UTF-8"))?;
     let address: Address = text.parse()?;
-    let (store, options) = (address.store(PATIENCE)?, Options::default());
+    let (store, options) = address.connect()?;
     match (access, &address.state) {
         (Access::ReadOnly, state) => {
             Ok(Arc::new(ObjectDevice::open_read_only(store, state.as_ref(), &options)?))

@@ -4,6 +4,7 @@
 //! `s3://`, `gs://`, `az://` and `https://` need the feature `object-storage`; `file://` needs none.
 
 pub use larder_objects::{
-    Address, Collected, Info, ObjectDevice, ObjectsError, Options, PATIENCE, Policy, Problem,
-    Requests, State, StateName, Store, StoreError, info, verify,
+    Address, CacheFolder, Cached, Collected, Info, ObjectDevice, ObjectsError, Options, Policy,
+    Problem, Requests, Settings, State, StateName, Store, StoreError, info,
+    requests_of_this_process, verify,
 };

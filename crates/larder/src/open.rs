@@ -33,7 +33,7 @@ pub struct OpenOptions {
     commit_interval: Option<Duration>,
     commit_bytes: Option<usize>,
     dirty_bytes: usize,
-    discard: bool,
+    discard: Option<bool>,
     tuning: Tuning,
     compression: Option<WriteCompression>,
     write_policy: WritePolicy,
@@ -52,7 +52,7 @@ impl OpenOptions {
             commit_interval: Some(COMMIT_INTERVAL),
             commit_bytes: None,
             dirty_bytes: DIRTY_BYTES,
-            discard: false,
+            discard: None,
             tuning: Tuning::default(),
             compression: None,
             write_policy: WritePolicy::default(),
@@ -131,10 +131,11 @@ impl OpenOptions {
     }
 
     /// Discards freed space after each commit in a file system that is open for writing, so that
-    /// disks can use it and image files shrink. Backup roots may then lead nowhere.
+    /// disks can use it and image files shrink, or does not. Backup roots may then lead nowhere. By
+    /// default only object storage learns what is free.
     #[must_use]
     pub fn discard(mut self, discard: bool) -> Self {
-        self.discard = discard;
+        self.discard = Some(discard);
         self
     }
 

@@ -14,7 +14,7 @@ use crate::estimate::appetite;
 use crate::finish::{Content, EarlierTrees, Plan, add_content, dev_item, finish, new_superblock};
 use crate::image::Image;
 use crate::populate::populate;
-use crate::settings::{Settings, Use};
+use crate::settings::{Medium, Settings, Use};
 use crate::source::{Source, scan};
 use crate::space::{
     Appetite, ChunkAllocator, DeviceRoom, Space, min_device_bytes, needed_device_bytes,
@@ -35,7 +35,7 @@ use crate::{Features, MkfsError, MkfsOptions, target};
 /// file system or partition table.
 pub fn mkfs(targets: &[PathBuf], options: &MkfsOptions) -> Result<Summary, MkfsError> {
     target::refuse_twice(targets)?;
-    let settings = Settings::resolve(options, targets.len())?;
+    let settings = Settings::resolve(options, Medium::of_targets(targets))?;
     let source = read_source(options, targets)?;
     let appetite = appetite(&source, &settings);
     let least_bytes = match options.root_dir {
@@ -70,7 +70,7 @@ pub fn mkfs(targets: &[PathBuf], options: &MkfsOptions) -> Result<Summary, MkfsE
 
 /// Makes a file system on devices of any type.
 pub fn mkfs_on(devices: &[Arc<dyn Device>], options: &MkfsOptions) -> Result<Summary, MkfsError> {
-    let settings = Settings::resolve(options, devices.len())?;
+    let settings = Settings::resolve(options, Medium::of(devices.len()))?;
     let source = read_source(options, &[])?;
     if !options.force {
         devices.iter().try_for_each(|device| target::refuse_content(device.as_ref()))?;
@@ -243,7 +243,7 @@ mod tests {
         fs::write(&file, vec![1; 100_000]).unwrap();
         fs::write(folder.path().join("large"), vec![1; 3 << 20]).unwrap();
         let options = MkfsOptions::default();
-        let settings = Settings::resolve(&options, 1)?;
+        let settings = Settings::resolve(&options, Medium::of(1))?;
         let source = scan(folder.path(), &[], &[], &[])?;
         change(folder.path());
         let device = Arc::new(MemoryDevice::new("memory", 150 << 20));

@@ -30,7 +30,8 @@ pub struct MkfsOptions {
     pub sector_size_bytes: u32,
     /// `-d`: by default single.
     pub data_profile: Option<Profile>,
-    /// `-m`: by default DUP on one device, RAID1 on several, single with mixed groups.
+    /// `-m`: by default DUP on one device, RAID1 on several, single with mixed groups and on
+    /// object storage, which keeps copies of its own.
     pub metadata_profile: Option<Profile>,
     /// `-M`: data and metadata share block groups; so does the feature of that name.
     pub mixed: bool,

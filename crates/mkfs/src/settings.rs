@@ -1,6 +1,7 @@
 //! Options, checked and completed: all decisions before the first byte is read.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::thread::available_parallelism;
 
 use larder_format::block_group::BlockGroupFlags;
@@ -58,14 +59,14 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Checks options for this number of devices and fills in the defaults.
-    pub(crate) fn resolve(options: &MkfsOptions, devices: usize) -> Result<Self, MkfsError> {
+    pub(crate) fn resolve(options: &MkfsOptions, medium: Medium) -> Result<Self, MkfsError> {
         let mut features = options.features.resolve()?;
         features.set(
             Features::MIXED_GROUPS,
             options.mixed || features.contains(Features::MIXED_GROUPS),
         );
         let mixed = features.contains(Features::MIXED_GROUPS);
-        let (data_profile, metadata_profile) = profiles(options, mixed, devices)?;
+        let (data_profile, metadata_profile) = profiles(options, mixed, medium)?;
         for profile in [data_profile, metadata_profile] {
             match profile {
                 Profile::Raid5 | Profile::Raid6 => features |= Features::RAID56,
@@ -85,7 +86,7 @@ impl Settings {
         }
         let device_uuid = options.device_uuid.unwrap_or_else(Uuid::new_v4);
         let derived =
-            (2..=devices).map(|devid| derive_uuid(device_uuid, &format!("device {devid}")));
+            (2..=medium.devices).map(|devid| derive_uuid(device_uuid, &format!("device {devid}")));
         Ok(Self {
             node_size,
             sector_size,
@@ -162,18 +163,46 @@ impl Settings {
     }
 }
 
+/// What a file system is made on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Medium {
+    devices: usize,
+    /// Whether the devices keep copies of their own, so that a second one would only cost requests.
+    keeps_copies: bool,
+}
+
+impl Medium {
+    pub(crate) fn of(devices: usize) -> Self {
+        Self { devices, keeps_copies: false }
+    }
+
+    pub(crate) fn of_targets(targets: &[PathBuf]) -> Self {
+        let is_url = |target: &PathBuf| larder_objects::is_url(target.as_os_str());
+        Self { devices: targets.len(), keeps_copies: targets.iter().all(is_url) }
+    }
+
+    /// The profile of metadata unless the caller chooses one.
+    fn metadata_profile(self) -> Profile {
+        match self.devices {
+            _ if self.keeps_copies => Profile::Single,
+            1 => Profile::Dup,
+            _ => Profile::Raid1,
+        }
+    }
+}
+
 fn profiles(
     options: &MkfsOptions,
     mixed: bool,
-    devices: usize,
+    medium: Medium,
 ) -> Result<(Profile, Profile), MkfsError> {
     let metadata = options.metadata_profile;
     let (data, metadata) = if mixed {
         let profile = options.data_profile.or(metadata).unwrap_or(Profile::Single);
         (profile, metadata.unwrap_or(profile))
     } else {
-        let redundant = if devices > 1 { Profile::Raid1 } else { Profile::Dup };
-        (options.data_profile.unwrap_or(Profile::Single), metadata.unwrap_or(redundant))
+        let metadata = metadata.unwrap_or(medium.metadata_profile());
+        (options.data_profile.unwrap_or(Profile::Single), metadata)
     };
     if mixed && data != metadata {
         let problem = format!("mixed groups have one profile, not {data} and {metadata}");
@@ -181,8 +210,8 @@ fn profiles(
     }
     for profile in [data, metadata] {
         let needed = min_devices(profile);
-        if devices < needed {
-            return Err(MkfsError::TooFewDevices { profile, needed, given: devices });
+        if medium.devices < needed {
+            return Err(MkfsError::TooFewDevices { profile, needed, given: medium.devices });
         }
     }
     Ok((data, metadata))
@@ -240,7 +269,7 @@ mod tests {
     fn resolve(devices: usize, change: impl Fn(&mut MkfsOptions)) -> Result<Settings, MkfsError> {
         let mut options = MkfsOptions::default();
         change(&mut options);
-        Settings::resolve(&options, devices)
+        Settings::resolve(&options, Medium::of(devices))
     }
 
     #[test]
@@ -256,6 +285,9 @@ mod tests {
             (Profile::Single, Profile::Single)
         );
         assert_eq!(mixed.node_size, 4096);
+        let objects = Medium::of_targets(&["s3://bucket/disk".into()]);
+        let objects = Settings::resolve(&MkfsOptions::default(), objects).unwrap();
+        assert_eq!(objects.metadata_profile, Profile::Single);
     }
 
     #[test]

@@ -10,16 +10,16 @@ use std::time::Duration;
 use url::Url;
 
 use crate::clock;
+use crate::device::Options;
 use crate::error::ObjectsError;
-use crate::states::{State, parse_seconds};
-use crate::store::{Directory, Store};
+use crate::quantity::parse_seconds;
+use crate::settings::{Cached, Settings};
+use crate::states::State;
+use crate::store::{Counting, Directory, Store};
 
 /// The schemes of URLs that lead to objects.
 const SCHEMES: [&str; 11] =
     ["file", "s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"];
-
-/// How long requests are repeated before a caller gets an error.
-pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Whether `text` is a URL rather than a path.
 pub fn is_url(text: &OsStr) -> bool {
@@ -38,27 +38,51 @@ pub struct Address {
 }
 
 impl Address {
-    /// The store there. Requests that fail for now are repeated for up to `patience`.
+    /// The store there, and how to open a device in it, as the environment says.
+    ///
+    /// # Errors
+    /// Those of [`store`](Self::store) and of [`Settings::from_environment`].
+    pub fn connect(&self) -> Result<(Arc<dyn Store>, Options), ObjectsError> {
+        let settings = Settings::from_environment()?;
+        Ok((self.store(&settings)?, self.options(&settings)))
+    }
+
+    /// The store there, as `settings` say. [`requests_of_this_process`](crate::requests_of_this_process)
+    /// counts the requests to it.
     ///
     /// # Errors
     /// [`ObjectsError::Address`].
-    pub fn store(&self, patience: Duration) -> Result<Arc<dyn Store>, ObjectsError> {
-        if self.url.scheme() == "file" {
+    pub fn store(&self, settings: &Settings) -> Result<Arc<dyn Store>, ObjectsError> {
+        if self.is_local() {
             let refused = || ObjectsError::Address {
                 text: self.url.to_string(),
                 why: "it names no directory of this machine".to_owned(),
             };
             let path: PathBuf = self.url.to_file_path().map_err(|()| refused())?;
-            return Ok(Arc::new(Directory::new(path)));
+            return Ok(Arc::new(Counting::for_this_process(Directory::new(path))));
         }
-        self.remote(patience)
+        self.remote(settings.patience)
+    }
+
+    /// How to open a device there, as `settings` say.
+    pub fn options(&self, settings: &Settings) -> Options {
+        let cache = match &settings.cache {
+            Cached::Remote(folder) if !self.is_local() => Some(folder),
+            Cached::Everything(folder) => Some(folder),
+            Cached::Remote(_) | Cached::Nothing => None,
+        };
+        Options { cache: cache.cloned(), ..Options::default() }
+    }
+
+    fn is_local(&self) -> bool {
+        self.url.scheme() == "file"
     }
 
     #[cfg(feature = "remote")]
     fn remote(&self, patience: Duration) -> Result<Arc<dyn Store>, ObjectsError> {
         use crate::store::{Remote, Retrying};
 
-        Ok(Arc::new(Retrying::new(Remote::new(&self.url)?, patience)))
+        Ok(Arc::new(Retrying::new(Counting::for_this_process(Remote::new(&self.url)?), patience)))
     }
 
     #[cfg(not(feature = "remote"))]

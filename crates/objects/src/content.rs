@@ -44,10 +44,10 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    pub(crate) fn new(store: Arc<dyn Store>, checkpoint: Checkpoint, cache_bytes: u64) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, checkpoint: Checkpoint, cache: Cache) -> Self {
         Self {
             store,
-            cache: Cache::new(cache_bytes),
+            cache,
             recent: Recent::new(),
             checkpoint: RwLock::new(Arc::new(checkpoint)),
             unsent: RwLock::default(),
@@ -134,7 +134,7 @@ impl Content {
         Ok(())
     }
 
-    fn read_segment(&self, source: Source, into: &mut [u8]) -> Result<(), ObjectsError> {
+    pub(crate) fn read_segment(&self, source: Source, into: &mut [u8]) -> Result<(), ObjectsError> {
         let Source { segment, offset } = source;
         let range = offset as usize..offset as usize + into.len();
         let unsent = self.unsent.read().get(&segment).cloned();
@@ -156,9 +156,7 @@ impl Content {
                 continue;
             }
             let end = (offset + (part.end - part.start)).div_ceil(CHUNK_BYTES);
-            for chunk in offset / CHUNK_BYTES..end {
-                self.cache.prefetch(&*self.store, segment, chunk);
-            }
+            self.cache.prefetch(&*self.store, segment, offset / CHUNK_BYTES..end);
         }
     }
 }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use larder_device::{Device, DeviceError, Operation, check_call};
 
+use crate::ahead::Ahead;
+use crate::cache::{Cache, CacheFolder, DiskCache};
 use crate::claim::Claim;
 use crate::clock;
 use crate::content::Content;
@@ -22,7 +24,10 @@ use crate::writer::{self, Writer};
 use crate::{StateName, segment};
 
 /// Threads that fetch content which will be read soon.
-const FETCHING_THREADS: usize = 4;
+const FETCHING_THREADS: usize = 8;
+
+/// How much of the device one of them fetches at a time.
+const FETCHED_BYTES: u64 = 8 << 20;
 
 /// More hints than that wait for no thread: the reader is faster.
 const MOST_HINTS: usize = 64;
@@ -35,6 +40,8 @@ const LOOKED_AT_BYTES: u64 = 1 << 30;
 pub struct Options {
     /// How much content of segments is kept in memory, in bytes.
     pub cache_bytes: u64,
+    /// Where more of it is kept on a disk of this machine.
+    pub cache: Option<CacheFolder>,
     /// How much content a full segment has, in bytes.
     pub segment_bytes: usize,
     /// How many ranges a manifest may list before the writer makes a checkpoint.
@@ -43,7 +50,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { cache_bytes: 256 << 20, segment_bytes: 8 << 20, most_ranges: 2048 }
+        Self { cache_bytes: 256 << 20, cache: None, segment_bytes: 8 << 20, most_ranges: 2048 }
     }
 }
 
@@ -53,6 +60,7 @@ pub struct ObjectDevice {
     len_bytes: u64,
     // Ends before `content`, which its jobs use.
     fetching: Pool,
+    ahead: Ahead,
     writer: Option<Writer>,
     _claim: Option<Claim>,
     content: Arc<Content>,
@@ -145,6 +153,7 @@ impl ObjectDevice {
             name: store.name().to_owned(),
             len_bytes: manifest.len_bytes,
             fetching: Pool::new(FETCHING_THREADS),
+            ahead: Ahead::default(),
             writer: None,
             _claim: None,
             content: Arc::new(content),
@@ -209,6 +218,7 @@ impl ObjectDevice {
             name,
             len_bytes,
             fetching: Pool::new(FETCHING_THREADS),
+            ahead: Ahead::default(),
             writer: Some(writer),
             _claim: claim,
             content,
@@ -291,6 +301,9 @@ impl Device for ObjectDevice {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), DeviceError> {
         let len_bytes = buf.len() as u64;
         check_call(self, Operation::Read, offset, len_bytes)?;
+        if let Some(next) = self.ahead.of(offset..offset + len_bytes) {
+            self.readahead(next.start, next.end - next.start);
+        }
         self.content.read(buf, offset).map_err(self.failed(Operation::Read, offset, len_bytes))
     }
 
@@ -312,6 +325,10 @@ impl Device for ObjectDevice {
         true
     }
 
+    fn wants_discards(&self) -> bool {
+        true
+    }
+
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<(), DeviceError> {
         check_call(self, Operation::Discard, offset, len_bytes)?;
         let Some(writer) = &self.writer else { unreachable!("it is writable") };
@@ -324,9 +341,12 @@ impl Device for ObjectDevice {
 
     fn readahead(&self, offset: u64, len_bytes: u64) {
         let end = offset.saturating_add(len_bytes).min(self.len_bytes);
-        if offset < end && self.fetching.waiting() < MOST_HINTS {
+        let mut start = offset;
+        while start < end && self.fetching.waiting() < MOST_HINTS {
+            let next = end.min((start / FETCHED_BYTES + 1) * FETCHED_BYTES);
             let content = Arc::clone(&self.content);
-            self.fetching.run(move || content.prefetch(offset..end));
+            self.fetching.run(move || content.prefetch(start..next));
+            start = next;
         }
     }
 }
@@ -403,6 +423,12 @@ pub(crate) fn read_manifest(store: &dyn Store) -> Result<(Manifest, Version), Ob
     Ok((manifest, version))
 }
 
+fn cache(manifest: &Manifest, options: &Options) -> Cache {
+    let on_disk = options.cache.as_ref();
+    let on_disk = on_disk.and_then(|folder| DiskCache::open(folder, manifest.uuid));
+    Cache::new(options.cache_bytes, on_disk)
+}
+
 /// The content of the last state.
 fn load(
     store: &Arc<dyn Store>,
@@ -410,7 +436,7 @@ fn load(
     options: &Options,
 ) -> Result<Content, ObjectsError> {
     let checkpoint = Checkpoint::load(&**store, manifest.root)?;
-    let content = Content::new(Arc::clone(store), checkpoint, options.cache_bytes);
+    let content = Content::new(Arc::clone(store), checkpoint, cache(manifest, options));
     for segment in &manifest.tail {
         content.apply(segment.id, &segment.deltas);
     }
@@ -438,7 +464,7 @@ fn load_state(
     let found = manifest.earlier.iter().find_map(|era| Some((era, era.marks.iter().find(is_it)?)));
     let (era, mark) = found.expect("it is in one of the lists");
     let checkpoint = Checkpoint::load(&**store, era.root)?;
-    let content = Content::new(Arc::clone(store), checkpoint, options.cache_bytes);
+    let content = Content::new(Arc::clone(store), checkpoint, cache(manifest, options));
     for (id, len_bytes) in &era.segments[..mark.segments as usize] {
         content.apply(*id, &segment::read_deltas(&**store, *id, *len_bytes)?);
     }

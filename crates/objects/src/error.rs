@@ -80,6 +80,15 @@ pub enum ObjectsError {
         state: String,
     },
 
+    /// A variable of the environment has a wrong value.
+    #[error("{name}: {why}")]
+    Setting {
+        /// The variable.
+        name: &'static str,
+        /// What is wrong with its value.
+        why: String,
+    },
+
     /// The text is no address of a store.
     #[error("{text}: {why}")]
     Address {
@@ -111,7 +120,7 @@ impl ObjectsError {
             Self::Fenced { .. } | Self::Failed { .. } | Self::Unconditional { .. } => {
                 io::ErrorKind::ReadOnlyFilesystem
             }
-            Self::Address { .. } => io::ErrorKind::InvalidInput,
+            Self::Address { .. } | Self::Setting { .. } => io::ErrorKind::InvalidInput,
             Self::Damaged { .. } => io::ErrorKind::InvalidData,
         }
     }

@@ -34,6 +34,8 @@ pub(crate) fn doom(root: &mut Root, manifest: &Manifest, now: u64) {
 /// What became of objects that no kept state needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
+    /// Segments of which little was needed, which lies elsewhere now.
+    pub rewritten: u64,
     /// Objects that were deleted.
     pub deleted: u64,
     /// Objects that stay for readers, until their time is over.
@@ -43,6 +45,7 @@ pub struct Collected {
 /// Finds and deletes objects that no kept state needs.
 pub(crate) fn collect(writer: &Writer, content: &Content) -> Result<Collected, ObjectsError> {
     writer.checkpoint()?;
+    let rewritten = writer.rewrite_sparse()?;
     let store = &*content.store;
     let manifest = writer.manifest();
     let root = Arc::clone(&*content.checkpoint.read());
@@ -54,7 +57,7 @@ pub(crate) fn collect(writer: &Writer, content: &Content) -> Result<Collected, O
         .chain(root.doomed.iter().map(|doomed| doomed.id))
         .chain(manifest.tail.iter().map(|segment| segment.id))
         .collect();
-    let mut collected = Collected::default();
+    let mut collected = Collected { rewritten, ..Collected::default() };
     for folder in [Kind::Segment, Kind::Map].map(Kind::folder) {
         for listed in store.list(folder)? {
             // Objects of this writer may not be in any manifest yet. Earlier ones write no more.

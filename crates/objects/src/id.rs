@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-/// An immutable object: the epoch of the writer that created it, and its number among that
-/// writer's objects. No two objects ever have the same, since no two writers have the same epoch.
+/// An immutable object: the epoch of the writer that created it, and a number that grows from one
+/// of that writer's objects to the next. No two objects ever have the same, since no two writers
+/// have the same epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ObjectId(u64);
 

@@ -12,6 +12,7 @@
 //! has the new state, completely. The manifest lists what segments after the last checkpoint
 //! changed. When that list is long, the writer makes the next checkpoint, a new root of the map.
 //!
+//! - [`Settings`]: what the user sets in the environment for all stores.
 //! - [`Store`]: objects with conditions. [`Directory`], [`Remote`]; [`Retrying`]. `Remote` needs
 //!   the feature `remote`, which is a default.
 //! - [`Address`]: a URL, and which state is meant.
@@ -28,14 +29,16 @@
 //!   at its next flush, and has changed nothing since.
 //! - No object that a kept state needs is deleted; and nothing is deleted before a manifest in the
 //!   store has said so for [`Info::delete_after`] seconds.
-//! - Memory is bounded: by the cache, 9 segments that are being written, and 256 pages of the map.
+//! - Memory is bounded: by the cache in memory, 9 segments that are being written, and 256 pages of the map.
 #![forbid(unsafe_code)]
 
 mod address;
+mod ahead;
 mod cache;
 mod claim;
 mod clock;
 mod codec;
+mod compact;
 mod content;
 mod device;
 mod error;
@@ -45,18 +48,24 @@ mod manifest;
 mod map;
 mod pool;
 mod probe;
+mod quantity;
 mod segment;
+mod settings;
 mod states;
 mod store;
 mod writer;
 
-pub use address::{Address, PATIENCE, StateName, is_url};
+pub use address::{Address, StateName, is_url};
+pub use cache::CacheFolder;
 pub use device::{Info, ObjectDevice, Options, info};
 pub use error::ObjectsError;
 pub use garbage::{Collected, verify};
-pub use states::{Policy, State, parse_seconds};
+pub use quantity::{parse_seconds, parse_size};
+pub use settings::{Cached, Settings};
+pub use states::{Policy, State};
 #[cfg(feature = "remote")]
 pub use store::Remote;
 pub use store::{
     Counting, Directory, Listed, Problem, Requests, Retrying, Store, StoreError, Version,
+    requests_of_this_process,
 };

@@ -4,10 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::codec::{Decoder, Encoder, Malformed};
-
-const MINUTE: u64 = 60;
-const HOUR: u64 = 60 * MINUTE;
-const DAY: u64 = 24 * HOUR;
+use crate::quantity::{DAY, HOUR, MINUTE, Seconds, parse_seconds};
 
 /// More states than that are thinned out to one a minute, whatever the policy says: each flush
 /// makes one, and the manifest must stay small.
@@ -107,28 +104,6 @@ impl FromStr for Policy {
         }
         Ok(policy)
     }
-}
-
-const UNITS: [(&str, u64); 5] = [("w", 7 * DAY), ("d", DAY), ("h", HOUR), ("m", MINUTE), ("s", 1)];
-
-struct Seconds(u64);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(seconds) = *self;
-        let fits = |(_, unit): &&(&str, u64)| seconds % unit == 0 && seconds >= *unit;
-        let (name, unit) = UNITS[1..].iter().find(fits).unwrap_or(&("s", 1));
-        write!(f, "{}{name}", seconds / unit)
-    }
-}
-
-/// Reads a number of weeks, days, hours, minutes or seconds: `1h`.
-pub fn parse_seconds(text: &str) -> Result<u64, String> {
-    let malformed = || format!("'{text}' is not a time such as 90s, 15m, 1h, 30d or 2w");
-    let (name, unit) =
-        UNITS.iter().find(|(name, _)| text.ends_with(name)).copied().unwrap_or(("", 1));
-    let number: u64 = text[..text.len() - name.len()].parse().map_err(|_| malformed())?;
-    number.checked_mul(unit).ok_or_else(malformed)
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::clock;
+use crate::compact;
 use crate::content::{Content, Unsent};
 use crate::device::Options;
 use crate::error::ObjectsError;
@@ -38,13 +39,17 @@ const MOST_UNSENT: usize = 8;
 
 const UPLOADING_THREADS: usize = 4;
 
+/// After a checkpoint, what is left of sparse segments is rewritten: up to this part of what was
+/// written since the checkpoint before.
+const REWRITTEN_PART: u64 = 4;
+
 /// A manifest that would name more segments becomes a checkpoint.
 const MOST_TAIL: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Writer {
     shared: Arc<Shared>,
-    open: Mutex<Open>,
+    open: Arc<Mutex<Open>>,
     commit: Mutex<Commit>,
     /// Objects that have been deleted, and that a manifest still calls doomed.
     deleted: Arc<Mutex<HashSet<ObjectId>>>,
@@ -63,19 +68,22 @@ struct Shared {
 }
 
 #[derive(Debug)]
-struct Open {
+pub(crate) struct Open {
     segment: OpenSegment,
     epoch: u32,
     next_number: u32,
-    /// Since the last manifest.
-    sealed: Vec<Sealed>,
+    /// Since the last manifest, in the order of their changes.
+    pub(crate) sealed: Vec<Sealed>,
+    /// Whether the last manifest is on its way.
+    pub(crate) is_closed: bool,
 }
 
+/// A segment that is complete.
 #[derive(Debug)]
-struct Sealed {
-    id: ObjectId,
-    len_bytes: u64,
-    deltas: Vec<Delta>,
+pub(crate) struct Sealed {
+    pub(crate) id: ObjectId,
+    pub(crate) len_bytes: u64,
+    pub(crate) deltas: Vec<Delta>,
 }
 
 /// The manifest as the store has it.
@@ -110,11 +118,18 @@ impl Writer {
             failure: OnceLock::new(),
         });
         let epoch = manifest.epoch;
-        let segment = OpenSegment::new(ObjectId::new(epoch, 0), options.segment_bytes);
+        let first = first_number();
+        let segment = OpenSegment::new(ObjectId::new(epoch, first), options.segment_bytes);
         shared.expect(&segment);
         Self {
             shared,
-            open: Mutex::new(Open { segment, epoch, next_number: 1, sealed: Vec::new() }),
+            open: Arc::new(Mutex::new(Open {
+                segment,
+                epoch,
+                next_number: first + 1,
+                sealed: Vec::new(),
+                is_closed: false,
+            })),
             commit: Mutex::new(Commit { manifest, version }),
             deleted: Arc::default(),
             pool: Pool::new(UPLOADING_THREADS),
@@ -216,6 +231,7 @@ impl Writer {
             if !open.segment.is_empty() {
                 self.seal(&mut open);
             }
+            open.is_closed = reason == Reason::Close;
             std::mem::take(&mut open.sealed)
         };
         if sealed.is_empty() && reason == Reason::Flush {
@@ -275,7 +291,6 @@ impl Writer {
         state: State,
     ) -> Result<(), ObjectsError> {
         let content = &self.shared.content;
-        let last = tail.last().map(|segment| segment.id);
         let id = self.open.lock().new_id();
         let before = Arc::clone(&*content.checkpoint.read());
         let added = tail.iter().map(|segment| ObjectRecord {
@@ -305,12 +320,47 @@ impl Writer {
         create(self.store(), &Kind::Map.name(id), new.content.into())?;
         commit.replace(self.store(), manifest)?;
         *content.checkpoint.write() = Arc::new(new.checkpoint);
-        if let Some(last) = last {
+        if !tail.is_empty() {
             let _no_writer = self.open.lock();
-            content.recent.forget_up_to(last);
+            content.recent.forget(&tail.iter().map(|segment| segment.id).collect());
         }
         self.delete_expired_later(&before, &commit.manifest, state.time);
+        let tail_bytes: u64 = tail.iter().map(|segment| segment.len_bytes).sum();
+        self.rewrite_later(tail_bytes / REWRITTEN_PART);
         Ok(())
+    }
+
+    /// Rewrites sparse segments in the background, with up to `most_bytes` to write.
+    fn rewrite_later(&self, most_bytes: u64) {
+        let (content, open) = (Arc::clone(&self.shared.content), Arc::clone(&self.open));
+        let most_bytes = most_bytes.min(self.segment_bytes as u64);
+        let segments = compact::sparse(&content.checkpoint.read().root, most_bytes);
+        if !segments.is_empty() {
+            self.pool.run(move || {
+                if let Err(error) = compact::rewrite(&content, &open, &segments) {
+                    tracing::warn!("{error}; its segments stay as they are");
+                }
+            });
+        }
+    }
+
+    /// Rewrites all sparse segments. The next checkpoint knows the result.
+    pub(crate) fn rewrite_sparse(&self) -> Result<u64, ObjectsError> {
+        let content = &self.shared.content;
+        let mut rewritten = 0;
+        loop {
+            let root = Arc::clone(&*content.checkpoint.read());
+            let segments = compact::sparse(&root.root, self.segment_bytes as u64);
+            if segments.is_empty() {
+                return Ok(rewritten);
+            }
+            let bytes = compact::rewrite(content, &self.open, &segments)?;
+            self.checkpoint()?;
+            if bytes == 0 {
+                return Ok(rewritten);
+            }
+            rewritten += segments.len() as u64;
+        }
     }
 
     /// Deletes in the background what the checkpoint `before` called doomed, if its time is over.
@@ -340,6 +390,14 @@ impl Writer {
     }
 }
 
+/// The number of a writer's first object, at random. A store that an administrator sets back to an
+/// earlier state sees the same epochs again, but not the same names: neither its own newer objects
+/// nor a cache elsewhere pass for what a new writer creates.
+fn first_number() -> u32 {
+    let random = uuid::Uuid::new_v4();
+    u32::from_le_bytes(random.as_bytes()[..4].try_into().expect("4 bytes")) >> 1
+}
+
 /// The objects that `checkpoint`, which is in the store, calls doomed, and whose time is over.
 fn expired(checkpoint: &Checkpoint, manifest: &Manifest, now: u64) -> Vec<Doomed> {
     let is_over = |doomed: &&Doomed| now.saturating_sub(doomed.since) >= manifest.delete_after;
@@ -360,7 +418,7 @@ fn changes(tail: &[TailSegment]) -> Vec<(Range<u64>, Option<crate::map::Source>)
 
 /// Creates an object. If it is there, an attempt of this writer has succeeded after all: nobody
 /// else has its epoch.
-fn create(store: &dyn Store, name: &str, content: Bytes) -> Result<(), StoreError> {
+pub(crate) fn create(store: &dyn Store, name: &str, content: Bytes) -> Result<(), StoreError> {
     match store.create(name, content) {
         Err(error) if error.problem != Problem::Condition => Err(error),
         _ => Ok(()),
@@ -368,7 +426,7 @@ fn create(store: &dyn Store, name: &str, content: Bytes) -> Result<(), StoreErro
 }
 
 impl Open {
-    fn new_id(&mut self) -> ObjectId {
+    pub(crate) fn new_id(&mut self) -> ObjectId {
         let id = ObjectId::new(self.epoch, self.next_number);
         self.next_number = self.next_number.checked_add(1).expect("objects of one opening");
         id

@@ -1,9 +1,9 @@
 //! Unix: a name is bytes.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 pub use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -58,6 +58,14 @@ impl FileId {
 /// Those of the system. `bufs` are no more than 1024.
 pub fn write_vectored_at(file: &File, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
     Ok(rustix::io::pwritev(file, bufs, offset)?)
+}
+
+/// Creates a folder and those above it, as far as they are missing, for this user only.
+///
+/// # Errors
+/// Those of the system.
+pub fn create_private_folders(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// The number of a device, as `st_rdev` has it.

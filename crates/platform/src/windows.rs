@@ -185,6 +185,15 @@ impl FileId {
     }
 }
 
+/// Creates a folder and those above it, as far as they are missing. They are as private as those
+/// above them.
+///
+/// # Errors
+/// Those of the system.
+pub fn create_private_folders(path: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(path)
+}
+
 /// The number of a device, as btrfs has it: there are none in Windows.
 pub fn device_number(major: u32, minor: u32) -> u64 {
     u64::from(major) << 20 | u64::from(minor)

@@ -308,7 +308,7 @@ def open(
     offset: Optional[int] = None,
     cache_bytes: Optional[int] = None,
     commit_interval: Optional[float] = 30.0,
-    discard: bool = False,
+    discard: bool | None = None,
     compression: Optional[str] = None,
 ) -> FileSystem:
     """Opens the file system on an image file or block device, or on several, in any order.
@@ -321,7 +321,8 @@ def open(
         by default where btrfs is found.
     cache_bytes: the most bytes of tree blocks in memory; 128 MiB by default.
     commit_interval: seconds after which changes are committed; None for only when asked.
-    discard: gives freed space back to the image or device.
+    discard: gives freed space back to the image or device, or does not; by default only
+        object storage learns what is free.
     compression: for new data: "zstd", "zlib:9", "lzo".
     """
     if not isinstance(paths, (str, bytes, os.PathLike)):

@@ -28,7 +28,7 @@ class FileSystem:
         offset: Optional[int] = None,
         cache_bytes: Optional[int] = None,
         commit_interval: Optional[float] = 30.0,
-        discard: bool = False,
+        discard: bool | None = None,
         compression: Optional[str] = None,
     ) -> FileSystem: ...
     @property

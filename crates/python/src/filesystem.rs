@@ -94,7 +94,7 @@ impl FileSystem {
     #[new]
     #[pyo3(signature = (
         paths, *, write = false, degraded = false, subvolume = None, partition = None,
-        offset = None, cache_bytes = None, commit_interval = Some(30.0), discard = false,
+        offset = None, cache_bytes = None, commit_interval = Some(30.0), discard = None,
         compression = None,
     ))]
     #[expect(clippy::too_many_arguments, reason = "each has a name in Python")]
@@ -108,17 +108,19 @@ impl FileSystem {
         offset: Option<u64>,
         cache_bytes: Option<usize>,
         commit_interval: Option<f64>,
-        discard: bool,
+        discard: Option<bool>,
         compression: Option<&str>,
     ) -> PyResult<Self> {
         let interval = commit_interval.map(Duration::try_from_secs_f64).transpose();
         let mut options = OpenOptions::new()
             .write(write)
             .degraded(degraded)
-            .discard(discard)
             .place(options::place(partition, offset, Place::Found)?)
             .commit_interval(interval.map_err(options::invalid)?)
             .compression(options::write_compression(compression)?);
+        if let Some(discard) = discard {
+            options = options.discard(discard);
+        }
         if let Some(bytes) = cache_bytes {
             options = options.cache_bytes(bytes);
         }

@@ -155,6 +155,10 @@ impl VolumeDevice {
         self.written_to().is_some_and(|device| device.flushes_in_one_step())
     }
 
+    pub(crate) fn wants_discards(&self) -> bool {
+        self.written_to().is_some_and(|device| device.wants_discards())
+    }
+
     /// Reports an error of the device.
     pub(crate) fn report_failure(&self, error: &DeviceError) {
         let devid = self.devid();

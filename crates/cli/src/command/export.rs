@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use larder_device::{Access, Device, FileDevice};
-use larder_objects::{Address, ObjectDevice, Options, PATIENCE};
+use larder_objects::{Address, ObjectDevice};
 
 use super::Outcome;
 use crate::interrupt::HalfMade;
@@ -35,9 +35,9 @@ pub struct Export {
 
 impl Export {
     pub fn run(self) -> Outcome {
-        let store = self.address.store(PATIENCE)?;
+        let (store, options) = self.address.connect()?;
         let state = self.address.state.as_ref();
-        let device = ObjectDevice::open_read_only(store, state, &Options::default())?;
+        let device = ObjectDevice::open_read_only(store, state, &options)?;
         let made = HalfMade::of(std::slice::from_ref(&self.image))?;
         let named = || self.image.display().to_string();
         std::fs::File::create_new(&self.image).with_context(named)?;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use larder_device::{Access, Device, FileDevice};
-use larder_objects::{Address, ObjectDevice, Options, PATIENCE};
+use larder_objects::{Address, ObjectDevice};
 
 use super::Outcome;
 use super::export::PIECE_BYTES;
@@ -33,7 +33,8 @@ impl Import {
         let image = FileDevice::open(&self.image, Access::ReadWrite)?;
         let address: Address = self.url.to_string_lossy().parse()?;
         objects::create(&self.url, image.len_bytes())?;
-        let device = ObjectDevice::open(address.store(PATIENCE)?, &Options::default())?;
+        let (store, options) = address.connect()?;
+        let device = ObjectDevice::open(store, &options)?;
         let mut progress = Progress::of_bytes();
         progress.expect(image.len_bytes());
         let mut piece = Vec::new();

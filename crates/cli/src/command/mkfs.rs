@@ -25,7 +25,7 @@ use crate::operand::parse_uuid;
 use crate::output::stdout;
 use crate::owner::{MapOptions, parse_owner};
 use crate::place::{PlaceOptions, located};
-use crate::units::parse_size;
+use larder_objects::parse_size;
 
 /// Make a file system, empty or filled from a directory
 ///

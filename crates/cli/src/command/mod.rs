@@ -42,6 +42,7 @@ mod umount;
 mod version;
 mod write;
 
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -163,46 +164,59 @@ impl Larder {
     /// Runs the command line.
     pub fn run(self, program: Program) -> Outcome {
         let Self { global, command } = self;
-        match command {
-            Command::Cat(command) => command.run(),
-            Command::Check(command) => Ok(command.run(&global, program)),
-            Command::Chmod(command) => command.run(),
-            Command::Chown(command) => command.run(),
-            Command::Complete(command) => command.run(),
-            Command::Completions(command) => command.run(),
-            Command::Cp(command) => command.run(),
-            Command::Device(command) => command.run(&global),
-            Command::Du(command) => command.run(&global),
-            Command::Export(command) => command.run(),
-            Command::Filesystem(command) => command.run(&global),
-            Command::Getfattr(command) => command.run(&global),
-            Command::Health(command) => command.run(&global),
-            Command::Import(command) => command.run(),
-            Command::Inspect(command) => command.run(&global),
-            Command::InstallLinks(command) => command.run(&global),
-            Command::Ln(command) => command.run(),
-            Command::Mkdir(command) => command.run(),
-            Command::Mount(command) => command.run(),
-            Command::Umount(command) => command.run(),
-            Command::Version => version::run(&global, program),
-            Command::Mv(command) => command.run(),
-            Command::Objects(command) => command.run(&global),
-            Command::Property(command) => command.run(&global),
-            Command::Rm(command) => command.run(),
-            Command::Write(command) => command.run(),
-            Command::Ls(command) => command.run(&global),
-            Command::ManPages(command) => command.run(),
-            Command::Mkfs(command) => command.run(&global),
-            Command::Receive(command) => command.run(&global),
-            Command::Reflink(command) => command.run(),
-            Command::Report(command) => command.run(&global),
-            Command::Send(command) => command.run(&global),
-            Command::Setfattr(command) => command.run(),
-            Command::Stat(command) => command.run(&global),
-            Command::Subvolume(command) => command.run(&global),
-            Command::Tar(command) => command.run(),
-            Command::Touch(command) => command.run(),
-            Command::Truncate(command) => command.run(),
+        let outcome = command.run(&global, program);
+        if global.stats {
+            objects::write_requests(
+                &mut io::stderr(),
+                &larder_objects::requests_of_this_process(),
+            )?;
+        }
+        outcome
+    }
+}
+
+impl Command {
+    fn run(self, global: &Global, program: Program) -> Outcome {
+        match self {
+            Self::Cat(command) => command.run(),
+            Self::Check(command) => Ok(command.run(global, program)),
+            Self::Chmod(command) => command.run(),
+            Self::Chown(command) => command.run(),
+            Self::Complete(command) => command.run(),
+            Self::Completions(command) => command.run(),
+            Self::Cp(command) => command.run(),
+            Self::Device(command) => command.run(global),
+            Self::Du(command) => command.run(global),
+            Self::Export(command) => command.run(),
+            Self::Filesystem(command) => command.run(global),
+            Self::Getfattr(command) => command.run(global),
+            Self::Health(command) => command.run(global),
+            Self::Import(command) => command.run(),
+            Self::Inspect(command) => command.run(global),
+            Self::InstallLinks(command) => command.run(global),
+            Self::Ln(command) => command.run(),
+            Self::Mkdir(command) => command.run(),
+            Self::Mount(command) => command.run(),
+            Self::Umount(command) => command.run(),
+            Self::Version => version::run(global, program),
+            Self::Mv(command) => command.run(),
+            Self::Objects(command) => command.run(global),
+            Self::Property(command) => command.run(global),
+            Self::Rm(command) => command.run(),
+            Self::Write(command) => command.run(),
+            Self::Ls(command) => command.run(global),
+            Self::ManPages(command) => command.run(),
+            Self::Mkfs(command) => command.run(global),
+            Self::Receive(command) => command.run(global),
+            Self::Reflink(command) => command.run(),
+            Self::Report(command) => command.run(global),
+            Self::Send(command) => command.run(global),
+            Self::Setfattr(command) => command.run(),
+            Self::Stat(command) => command.run(global),
+            Self::Subvolume(command) => command.run(global),
+            Self::Tar(command) => command.run(),
+            Self::Touch(command) => command.run(),
+            Self::Truncate(command) => command.run(),
         }
     }
 }

@@ -8,7 +8,7 @@ use larder::ErrorKind;
 
 use super::Outcome;
 use crate::source::{PathSource, Writing};
-use crate::units::parse_size;
+use larder_objects::parse_size;
 
 /// Make files of a file system that is not mounted shorter or longer
 ///

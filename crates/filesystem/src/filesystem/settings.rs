@@ -80,10 +80,10 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Whether each commit discards freed space on devices; off by default. Fails in a file system
-    /// that is open for reading.
+    /// Whether each commit discards freed space on devices; `None`: if one wants that, as object
+    /// storage does. Fails in a file system that is open for reading.
     #[doc(hidden)]
-    pub fn set_discards(&self, discards: bool) -> Result<()> {
+    pub fn set_discards(&self, discards: Option<bool>) -> Result<()> {
         self.writer()?.manager().space().set_discards(discards);
         Ok(())
     }

@@ -184,11 +184,12 @@ mod tests {
 
     use super::*;
     use crate::MkfsOptions;
+    use crate::settings::Medium;
 
     const MIB: u64 = 1 << 20;
 
     fn settings() -> Settings {
-        Settings::resolve(&MkfsOptions::default(), 1).unwrap()
+        Settings::resolve(&MkfsOptions::default(), Medium::of(1)).unwrap()
     }
 
     fn space(len_bytes: u64, appetite: Appetite) -> Space {

@@ -1,5 +1,6 @@
 //! The extents since the checkpoint.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -58,10 +59,10 @@ impl Recent {
         reader.ascending(range.clone()).map(cut).collect()
     }
 
-    /// Forgets what segments up to `last` changed. No other thread changes anything meanwhile.
-    pub(crate) fn forget_up_to(&self, last: ObjectId) {
+    /// Forgets what `segments` changed. No other thread changes anything meanwhile.
+    pub(crate) fn forget(&self, segments: &HashSet<ObjectId>) {
         let known = self.within(0..u64::MAX);
-        for (range, _) in known.into_iter().filter(|(_, place)| place.segment <= last) {
+        for (range, _) in known.into_iter().filter(|(_, place)| segments.contains(&place.segment)) {
             self.0.remove_range(range, |entry, _| *entry.value);
         }
     }

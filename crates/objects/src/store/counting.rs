@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 
 use super::{Listed, Store, StoreError, Version};
 
-/// Requests to a store, and the bytes that they moved. Repeated attempts count once.
+/// Requests, and the bytes that they moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     /// Reads.
@@ -32,7 +33,18 @@ pub struct Requests {
 #[derive(Debug)]
 pub struct Counting<S> {
     store: S,
-    counts: [AtomicU64; 8],
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts([AtomicU64; 8]);
+
+static OF_THIS_PROCESS: LazyLock<Arc<Counts>> = LazyLock::new(Arc::default);
+
+/// The requests of this process to the stores of all [addresses](crate::Address), each attempt
+/// counted.
+pub fn requests_of_this_process() -> Requests {
+    OF_THIS_PROCESS.read()
 }
 
 const GETS: usize = 0;
@@ -44,12 +56,23 @@ const LISTS: usize = 7;
 impl<S: Store> Counting<S> {
     /// Counts the requests to `store`.
     pub fn new(store: S) -> Self {
-        Self { store, counts: Default::default() }
+        Self { store, counts: Arc::default() }
+    }
+
+    /// Counts the requests to `store` among those of this process.
+    pub(crate) fn for_this_process(store: S) -> Self {
+        Self { store, counts: Arc::clone(&OF_THIS_PROCESS) }
     }
 
     /// The requests so far.
     pub fn requests(&self) -> Requests {
-        let count = |at: usize| self.counts[at].load(Ordering::Relaxed);
+        self.counts.read()
+    }
+}
+
+impl Counts {
+    fn read(&self) -> Requests {
+        let count = |at: usize| self.0[at].load(Ordering::Relaxed);
         Requests {
             gets: count(GETS),
             got_bytes: count(GETS + 1),
@@ -62,9 +85,13 @@ impl<S: Store> Counting<S> {
         }
     }
 
-    fn count(&self, at: usize, bytes: usize) {
-        self.counts[at].fetch_add(1, Ordering::Relaxed);
-        self.counts[at + 1].fetch_add(bytes as u64, Ordering::Relaxed);
+    fn add(&self, at: usize) {
+        self.0[at].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn add_with_bytes(&self, at: usize, bytes: usize) {
+        self.add(at);
+        self.0[at + 1].fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
@@ -75,18 +102,18 @@ impl<S: Store> Store for Counting<S> {
 
     fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
         let result = self.store.get(name, range);
-        self.count(GETS, result.as_ref().map_or(0, Bytes::len));
+        self.counts.add_with_bytes(GETS, result.as_ref().map_or(0, Bytes::len));
         result
     }
 
     fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError> {
         let result = self.store.get_versioned(name);
-        self.count(GETS, result.as_ref().map_or(0, |(bytes, _)| bytes.len()));
+        self.counts.add_with_bytes(GETS, result.as_ref().map_or(0, |(bytes, _)| bytes.len()));
         result
     }
 
     fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
-        self.count(CREATES, content.len());
+        self.counts.add_with_bytes(CREATES, content.len());
         self.store.create(name, content)
     }
 
@@ -96,17 +123,17 @@ impl<S: Store> Store for Counting<S> {
         content: Bytes,
         version: &Version,
     ) -> Result<Version, StoreError> {
-        self.count(REPLACES, content.len());
+        self.counts.add_with_bytes(REPLACES, content.len());
         self.store.replace(name, content, version)
     }
 
     fn delete(&self, name: &str) -> Result<(), StoreError> {
-        self.counts[DELETES].fetch_add(1, Ordering::Relaxed);
+        self.counts.add(DELETES);
         self.store.delete(name)
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        self.counts[LISTS].fetch_add(1, Ordering::Relaxed);
+        self.counts.add(LISTS);
         self.store.list(prefix)
     }
 }

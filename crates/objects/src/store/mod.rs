@@ -1,5 +1,7 @@
 //! Stores: named immutable objects, and one that is replaced on a condition.
 
+#[cfg(feature = "remote")]
+mod aws_files;
 mod counting;
 mod directory;
 mod error;
@@ -15,7 +17,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-pub use counting::{Counting, Requests};
+pub use counting::{Counting, Requests, requests_of_this_process};
 pub use directory::Directory;
 pub use error::{Problem, StoreError};
 #[cfg(feature = "remote")]

@@ -17,14 +17,15 @@ use object_store::{
 };
 use url::Url;
 
+use super::aws_files;
 use super::http::{Connector, is_temporary};
 use super::{Listed, Problem, Store, StoreError, Version};
 use crate::error::ObjectsError;
 
 /// A bucket, or a part of it.
 ///
-/// Credentials and endpoint come from the environment, by the names that the tools of each service
-/// use. TLS is on unless `AWS_ALLOW_HTTP` or its like is set.
+/// Credentials and endpoint come from the environment and from files, by the names that the tools of
+/// each service use. TLS is on unless `AWS_ALLOW_HTTP` or its like is set.
 #[derive(Debug)]
 pub struct Remote {
     store: Arc<dyn ObjectStore>,
@@ -170,7 +171,7 @@ fn build(
                 .build()?,
         ),
         _ => Arc::new(
-            AmazonS3Builder::from_env()
+            aws_files::added_to(AmazonS3Builder::from_env())
                 .with_url(url.as_str())
                 .with_retry(retry)
                 .with_http_connector(Connector)

@@ -261,8 +261,9 @@ impl Space {
         std::mem::take(&mut *self.pinned.lock())
     }
 
-    /// Makes commits discard freed space, or not. By default they do not.
-    pub fn set_discards(&self, discards: bool) {
+    /// Makes commits discard freed space, or not; `None`: if a device wants that.
+    pub fn set_discards(&self, discards: Option<bool>) {
+        let discards = discards.unwrap_or_else(|| self.volume.wants_discards());
         self.discards.store(discards, Relaxed);
     }
 

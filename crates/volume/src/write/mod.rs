@@ -127,6 +127,11 @@ impl Volume {
         matches!(self.devices(), [device] if device.flushes_in_one_step())
     }
 
+    /// Whether a device wants to learn what space commits free.
+    pub fn wants_discards(&self) -> bool {
+        self.devices().iter().any(VolumeDevice::wants_discards)
+    }
+
     /// Writes a range to devices that missed commits, where their content differs. `good` is the
     /// range as it was read from other devices. Returns how many bytes were written.
     ///

@@ -20,7 +20,8 @@ use crate::operand::parse_uuid;
 use crate::output::stdout;
 use crate::source::{PathSource, Writing, new_inode, on_image};
 use crate::target::Target;
-use crate::units::{Units, parse_size};
+use crate::units::Units;
+use larder_objects::parse_size;
 
 /// Make a file for swapping
 ///

@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 use larder::OpenOptions;
 use larder_fuse::{ServerOptions, Settings};
 
-use crate::units::parse_size;
+use larder_objects::parse_size;
 
 /// The program, and its memory when it is idle.
 const PROGRAM_BYTES: usize = 20 << 20;

@@ -40,7 +40,7 @@ use crate::interrupt::{self, HalfMade};
 use crate::message;
 use crate::place::{PlaceOptions, located};
 use crate::report::{self, LogLevel, Reporter};
-use crate::units::parse_size;
+use larder_objects::parse_size;
 
 pub use helper::{HELPER_NAMES, run_as_helper};
 

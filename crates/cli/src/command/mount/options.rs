@@ -13,7 +13,7 @@ use crate::operand::parse_number;
 use crate::owner::MapOptions;
 use crate::place::parse_partition;
 use crate::resync;
-use crate::units::parse_size;
+use larder_objects::parse_size;
 
 /// The options in the words after `-o`.
 #[derive(Debug, Default)]
@@ -27,8 +27,8 @@ pub struct Options {
     pub subvolume: Option<Subvolume>,
     /// How to compress new data, if given.
     pub compression: Option<WriteCompression>,
-    /// Freed space is discarded on devices.
-    pub discard: bool,
+    /// Whether freed space is discarded on devices, if given.
+    pub discard: Option<bool>,
     /// How new files are written.
     pub write_policy: WritePolicy,
     /// Whether `rescue=nologreplay` was given.
@@ -209,8 +209,11 @@ impl Options {
             .degraded(self.degraded)
             .place(self.place)
             .compression(self.compression)
-            .discard(self.discard)
             .write_policy(self.write_policy);
+        let options = match self.discard {
+            Some(discard) => options.discard(discard),
+            None => options,
+        };
         match self.commit_interval {
             Some(interval) => options.commit_interval(Some(interval)),
             None => options,
@@ -270,8 +273,8 @@ impl Options {
             ("nologreplay" | "norecovery", None) => self.skips_log = true,
             ("rescue", Some(what)) => self.rescue(what)?,
             ("user_subvol_rm_allowed", None) => self.server.user_subvol_rm_allowed = true,
-            ("discard", None | Some("sync" | "async")) => self.discard = true,
-            ("nodiscard", None) => self.discard = false,
+            ("discard", None | Some("sync" | "async")) => self.discard = Some(true),
+            ("nodiscard", None) => self.discard = Some(false),
             ("degraded", None) => self.degraded = true,
             ("device", Some(path)) => self.devices.push(path.to_owned()),
             ("partition", Some(number)) => {

@@ -4,10 +4,10 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use larder_objects::{Address, ObjectDevice, Options, Policy, info};
+use larder_objects::{Address, ObjectDevice, Policy, info};
 use serde::Serialize;
 
-use super::{parse_address, parse_policy, parse_time, store};
+use super::{parse_address, parse_policy, parse_time};
 use crate::command::Outcome;
 use crate::global::Global;
 use crate::output::stdout;
@@ -15,8 +15,9 @@ use crate::print::write_json;
 
 /// Delete objects that no kept state needs
 ///
-/// A mount does that too, now and then. This also finds objects that a crash left behind. Readers
-/// may still use what no state needs any more, so it stays for a time.
+/// A mount does that too, now and then. This also finds objects that a crash left behind, and
+/// rewrites segments of which little is needed. Readers may still use what no state needs any more,
+/// so it stays for a time.
 ///
 /// Examples:
 ///   larder objects gc s3://bucket/photos
@@ -38,27 +39,34 @@ pub struct Gc {
 
 #[derive(Serialize)]
 struct Object {
+    rewritten: u64,
     deleted: u64,
     waiting: u64,
 }
 
 impl Gc {
     pub fn run(self, global: &Global) -> Outcome {
-        let store = store(&self.address)?;
+        let (store, options) = self.address.connect()?;
         let before = info(&*store)?;
-        let device = ObjectDevice::open(store, &Options::default())?;
+        let device = ObjectDevice::open(store, &options)?;
         if self.keep.is_some() || self.delete_after.is_some() {
             let policy = self.keep.unwrap_or(before.policy);
             device.set_policy(policy, self.delete_after.unwrap_or(before.delete_after))?;
         }
         let collected = device.collect_garbage()?;
-        let object = Object { deleted: collected.deleted, waiting: collected.waiting };
+        let object = Object {
+            rewritten: collected.rewritten,
+            deleted: collected.deleted,
+            waiting: collected.waiting,
+        };
         if global.is_json() {
             write_json(&mut stdout(), "objects-gc", &object)?;
         } else {
             writeln!(
                 stdout(),
-                "{} objects were deleted; {} wait until readers have gone",
+                "{} sparse segments were rewritten; {} objects were deleted; {} wait until readers \
+                 have gone",
+                object.rewritten,
                 object.deleted,
                 object.waiting
             )?;

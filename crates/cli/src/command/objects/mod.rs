@@ -2,6 +2,7 @@
 
 mod gc;
 mod info;
+mod requests;
 mod states;
 mod verify;
 
@@ -10,7 +11,9 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Subcommand;
-use larder_objects::{Address, PATIENCE, Policy, Store, parse_seconds};
+use larder_objects::{Address, Policy, Store, parse_seconds};
+
+pub use requests::write_requests;
 
 use super::Outcome;
 use crate::global::Global;
@@ -52,7 +55,7 @@ pub fn create(url: &Path, len_bytes: u64) -> anyhow::Result<()> {
 }
 
 fn store(address: &Address) -> anyhow::Result<Arc<dyn Store>> {
-    Ok(address.store(PATIENCE)?)
+    Ok(address.connect()?.0)
 }
 
 /// Reads an address without a state.

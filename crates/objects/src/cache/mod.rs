@@ -1,10 +1,14 @@
-//! Content of segments in memory: chunks of a fixed length, the latest used.
+//! Content of segments: chunks of a fixed length, the latest used of them in memory, and more on
+//! disk.
 //!
 //! # Invariants
 //! - Chunks take at most the capacity, and those that are being fetched one fetch for each thread
 //!   more.
 //! - Segments are immutable, so no chunk becomes stale.
 //! - Threads that need the same chunk share one request.
+
+mod disk;
+mod window;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -15,10 +19,11 @@ use parking_lot::{Condvar, Mutex};
 use crate::id::{Kind, ObjectId};
 use crate::store::{Store, StoreError};
 
-pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
+pub use disk::CacheFolder;
+pub(crate) use disk::DiskCache;
+use window::{MOST_CHUNKS, Window};
 
-/// The most chunks of one request.
-const MOST_CHUNKS: u64 = 8;
+pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
 
 type ChunkKey = (ObjectId, u64);
 
@@ -26,6 +31,7 @@ type ChunkKey = (ObjectId, u64);
 #[derive(Debug)]
 pub(crate) struct Cache {
     capacity_bytes: u64,
+    on_disk: Option<DiskCache>,
     state: Mutex<State>,
     arrived: Condvar,
 }
@@ -51,41 +57,9 @@ enum Chunk {
     },
 }
 
-/// How many chunks a request asks for: more while most of what was fetched is used.
-#[derive(Debug)]
-struct Window {
-    chunks: u64,
-    fetched: u64,
-    touched: u64,
-}
-
-impl Default for Window {
-    fn default() -> Self {
-        Self { chunks: 1, fetched: 0, touched: 0 }
-    }
-}
-
-impl Window {
-    /// The length of the next request.
-    fn next(&mut self) -> u64 {
-        if self.fetched > 0 {
-            if self.touched * 2 > self.fetched {
-                self.chunks = (self.chunks * 2).min(MOST_CHUNKS);
-            } else if self.touched * 4 < self.fetched {
-                self.chunks = (self.chunks / 2).max(1);
-            }
-        }
-        if self.fetched >= 4 * MOST_CHUNKS {
-            self.fetched /= 2;
-            self.touched /= 2;
-        }
-        self.chunks
-    }
-}
-
 impl Cache {
-    pub(crate) fn new(capacity_bytes: u64) -> Self {
-        Self { capacity_bytes, state: Mutex::default(), arrived: Condvar::new() }
+    pub(crate) fn new(capacity_bytes: u64, on_disk: Option<DiskCache>) -> Self {
+        Self { capacity_bytes, on_disk, state: Mutex::default(), arrived: Condvar::new() }
     }
 
     /// Fills `into` with the content of a segment from `offset` on.
@@ -120,17 +94,23 @@ impl Cache {
         }
     }
 
-    /// Fetches a chunk of a segment, and some that follow it, unless a thread has done that.
-    pub(crate) fn prefetch(&self, store: &dyn Store, segment: ObjectId, chunk: u64) {
-        let mut state = self.state.lock();
-        if state.chunks.contains_key(&(segment, chunk)) {
-            return;
+    /// Fetches those of the chunks `wanted` of a segment that no thread has fetched, and some that
+    /// follow them.
+    pub(crate) fn prefetch(&self, store: &dyn Store, segment: ObjectId, wanted: Range<u64>) {
+        let mut next = wanted.start;
+        while next < wanted.end {
+            let mut state = self.state.lock();
+            if state.chunks.contains_key(&(segment, next)) {
+                next += 1;
+                continue;
+            }
+            let end = wanted.end.min(next + MOST_CHUNKS).max(next + state.window.next());
+            let claimed = state.claim(segment, next..end);
+            drop(state);
+            next = claimed.end;
+            // The reader that needs it will see the error.
+            let _ = self.fetch(store, segment, claimed);
         }
-        let window = state.window.next();
-        let claimed = state.claim(segment, chunk..chunk + window);
-        drop(state);
-        // The reader that needs it will see the error.
-        let _ = self.fetch(store, segment, claimed);
     }
 
     fn chunk(&self, store: &dyn Store, key: ChunkKey) -> Result<Bytes, StoreError> {
@@ -157,8 +137,29 @@ impl Cache {
         store.get(&Kind::Segment.name(segment), start..start + CHUNK_BYTES)
     }
 
-    /// Fetches chunks that this thread has claimed.
+    /// Fetches chunks that this thread has claimed, from the disk as far as it has them.
     fn fetch(
+        &self,
+        store: &dyn Store,
+        segment: ObjectId,
+        mut chunks: Range<u64>,
+    ) -> Result<(), StoreError> {
+        if let Some(disk) = &self.on_disk {
+            while !chunks.is_empty()
+                && let Some(content) = disk.get((segment, chunks.start))
+            {
+                let mut state = self.state.lock();
+                state.put((segment, chunks.start), content, false, self.capacity_bytes);
+                drop(state);
+                self.arrived.notify_all();
+                chunks.start += 1;
+            }
+        }
+        if chunks.is_empty() { Ok(()) } else { self.request(store, segment, chunks) }
+    }
+
+    /// Requests chunks that this thread has claimed.
+    fn request(
         &self,
         store: &dyn Store,
         segment: ObjectId,
@@ -173,7 +174,11 @@ impl Cache {
         let result = result.map(|content| {
             let parts = content.chunks(CHUNK_BYTES as usize);
             for (index, part) in chunks.zip(parts) {
-                let part = content.slice_ref(part);
+                // A part of the whole would keep all of it in memory.
+                let part = Bytes::copy_from_slice(part);
+                if let Some(disk) = &self.on_disk {
+                    disk.put((segment, index), part.clone());
+                }
                 state.window.fetched += 1;
                 state.put((segment, index), part, true, self.capacity_bytes);
             }

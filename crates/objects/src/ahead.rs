@@ -1,0 +1,131 @@
+//! Reading ahead of threads that read one range after the other.
+//!
+//! A request takes tens of milliseconds, however little it asks for. So a stream of reads needs
+//! many requests on their way at once, as far ahead as it takes to keep the line busy.
+
+use std::ops::Range;
+
+use parking_lot::Mutex;
+
+/// Streams that are followed at a time. A new one takes the place of the one that was read last
+/// the longest ago.
+const STREAMS: usize = 8;
+
+/// How far from its expected place a read may begin and still belong to a stream, in bytes:
+/// threads of a mount overtake one another.
+const SLACK_BYTES: u64 = 1 << 20;
+
+/// A stream is read ahead after so many bytes.
+const PROOF_BYTES: u64 = 1 << 20;
+
+/// The first distance. It doubles with each step.
+const FIRST_DISTANCE_BYTES: u64 = 4 << 20;
+
+/// The longest distance.
+const DISTANCE_BYTES: u64 = 32 << 20;
+
+/// Streams of reads of a device.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    streams: Mutex<Streams>,
+}
+
+#[derive(Debug, Default)]
+struct Streams {
+    clock: u64,
+    all: [Stream; STREAMS],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Stream {
+    used: u64,
+    start: u64,
+    /// The end of what was read.
+    end: u64,
+    /// The end of what was asked for.
+    asked: u64,
+    distance: u64,
+}
+
+impl Ahead {
+    /// What to fetch, now that a thread reads `read`.
+    pub(crate) fn of(&self, read: Range<u64>) -> Option<Range<u64>> {
+        let mut streams = self.streams.lock();
+        streams.clock += 1;
+        let used = streams.clock;
+        let belongs = |stream: &&mut Stream| {
+            stream.used > 0
+                && read.start + SLACK_BYTES >= stream.end
+                && read.start <= stream.end + SLACK_BYTES
+        };
+        let Some(stream) = streams.all.iter_mut().find(belongs) else {
+            let oldest = streams.all.iter_mut().min_by_key(|stream| stream.used);
+            *oldest.expect("there are some") = Stream {
+                used,
+                start: read.start,
+                end: read.end,
+                asked: read.end,
+                distance: FIRST_DISTANCE_BYTES,
+            };
+            return None;
+        };
+        stream.used = used;
+        stream.end = stream.end.max(read.end);
+        stream.asked = stream.asked.max(stream.end);
+        let is_proven = stream.end.saturating_sub(stream.start) >= PROOF_BYTES;
+        if !is_proven || stream.asked - stream.end > stream.distance / 2 {
+            return None;
+        }
+        let next = stream.asked..stream.end + stream.distance;
+        stream.asked = next.end;
+        stream.distance = (2 * stream.distance).min(DISTANCE_BYTES);
+        Some(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_stream_is_read_ahead_without_gaps_and_without_asking_twice() {
+        let ahead = Ahead::default();
+        let mut asked = 0;
+        for at in (0..200 * MIB).step_by(128 << 10) {
+            if let Some(next) = ahead.of(at..at + 128 * KIB) {
+                assert!(asked == 0 || next.start == asked, "{next:?} after {asked}");
+                assert!(next.start >= at + 128 * KIB && !next.is_empty());
+                asked = next.end;
+            }
+            assert!(asked <= at + 128 * KIB + DISTANCE_BYTES);
+        }
+        assert!(asked >= 200 * MIB + DISTANCE_BYTES / 2);
+    }
+
+    #[test]
+    fn streams_do_not_disturb_one_another() {
+        let ahead = Ahead::default();
+        let mut asked = [0; 4];
+        for at in (0..8 * MIB).step_by(128 << 10) {
+            for (stream, asked) in asked.iter_mut().enumerate() {
+                let start = stream as u64 * 1000 * MIB + at;
+                if ahead.of(start..start + 128 * KIB).is_some() {
+                    *asked += 1;
+                }
+            }
+        }
+        assert!(asked.iter().all(|count| (1..=6).contains(count)), "{asked:?}");
+    }
+
+    #[test]
+    fn reads_here_and_there_are_no_stream() {
+        let ahead = Ahead::default();
+        for at in 0..1000 {
+            let start = at * 7_919 % 1000 * 10 * MIB;
+            assert_eq!(ahead.of(start..start + 16 * KIB), None);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What the environment says of stores.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::cache::CacheFolder;
+use crate::error::ObjectsError;
+use crate::quantity::{parse_seconds, parse_size};
+
+/// Repeating requests ends after this time.
+const PATIENCE: &str = "LARDER_PATIENCE";
+/// The folder of the cache on disk.
+const CACHE: &str = "LARDER_CACHE";
+/// What the files there take at most.
+const CACHE_SIZE: &str = "LARDER_CACHE_SIZE";
+
+const DEFAULT_PATIENCE: Duration = Duration::from_secs(300);
+
+const DEFAULT_CACHE_BYTES: u64 = 4 << 30;
+
+/// What a user sets for all stores of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How long requests that fail for now are repeated before a caller gets an error.
+    pub patience: Duration,
+    /// Where content of segments is kept on a disk of this machine.
+    pub cache: Cached,
+}
+
+/// Of which stores content is kept on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cached {
+    /// Of none.
+    Nothing,
+    /// Of those behind a network.
+    Remote(CacheFolder),
+    /// Of all, since the user has named the folder: directories may be far away, too.
+    Everything(CacheFolder),
+}
+
+impl Settings {
+    /// The settings of this process: `LARDER_PATIENCE` (`5m`), `LARDER_CACHE` (a folder; by default
+    /// `larder` in the user's folder for caches), `LARDER_CACHE_SIZE` (`4G`; `0`: no cache).
+    ///
+    /// # Errors
+    /// [`ObjectsError::Setting`].
+    pub fn from_environment() -> Result<Self, ObjectsError> {
+        Self::from_variables(|name| env::var_os(name).filter(|value| !value.is_empty()))
+    }
+
+    fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, ObjectsError> {
+        let number = |name, parse: fn(&str) -> Result<u64, String>| {
+            let Some(value) = variable(name) else { return Ok(None) };
+            let parsed = parse(&value.to_string_lossy());
+            parsed.map(Some).map_err(|why| ObjectsError::Setting { name, why })
+        };
+        let patience = number(PATIENCE, parse_seconds)?;
+        let capacity_bytes = number(CACHE_SIZE, parse_size)?.unwrap_or(DEFAULT_CACHE_BYTES);
+        let folder = |path| CacheFolder { path, capacity_bytes };
+        let cache = match (variable(CACHE), user_folder(&variable)) {
+            _ if capacity_bytes == 0 => Cached::Nothing,
+            (Some(path), _) => Cached::Everything(folder(path.into())),
+            (None, Some(path)) => Cached::Remote(folder(path)),
+            (None, None) => Cached::Nothing,
+        };
+        Ok(Self { patience: patience.map_or(DEFAULT_PATIENCE, Duration::from_secs), cache })
+    }
+}
+
+/// The folder for caches of the user, or of the service that this process is.
+fn user_folder(variable: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let caches = absolute("CACHE_DIRECTORY")
+        .or_else(|| absolute("XDG_CACHE_HOME"))
+        .or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    Some(caches.join("larder"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(variables: &[(&str, &str)]) -> Result<Settings, ObjectsError> {
+        Settings::from_variables(|name| {
+            let found = variables.iter().find(|(other, _)| *other == name);
+            found.map(|(_, value)| value.into())
+        })
+    }
+
+    #[test]
+    fn the_folder_is_the_users_unless_it_is_named() {
+        let cache = |variables: &[(&str, &str)]| settings(variables).unwrap().cache;
+        let folder = |path: &str, capacity_bytes| CacheFolder { path: path.into(), capacity_bytes };
+        assert_eq!(
+            cache(&[("HOME", "/home/me")]),
+            Cached::Remote(folder("/home/me/.cache/larder", DEFAULT_CACHE_BYTES))
+        );
+        assert_eq!(
+            cache(&[("HOME", "/home/me"), ("XDG_CACHE_HOME", "/fast")]),
+            Cached::Remote(folder("/fast/larder", DEFAULT_CACHE_BYTES))
+        );
+        assert_eq!(
+            cache(&[("LARDER_CACHE", "/ssd"), ("LARDER_CACHE_SIZE", "1G")]),
+            Cached::Everything(folder("/ssd", 1 << 30))
+        );
+        assert_eq!(cache(&[("LARDER_CACHE", "/ssd"), ("LARDER_CACHE_SIZE", "0")]), Cached::Nothing);
+        assert_eq!(cache(&[]), Cached::Nothing);
+    }
+
+    #[test]
+    fn a_wrong_value_is_refused_with_its_name() {
+        assert_eq!(settings(&[("LARDER_PATIENCE", "2m")]).unwrap().patience.as_secs(), 120);
+        let error = settings(&[("LARDER_PATIENCE", "soon")]).unwrap_err().to_string();
+        assert!(error.starts_with("LARDER_PATIENCE: 'soon' is not a time"), "{error}");
+    }
+}

@@ -1,0 +1,72 @@
+//! The cache on disk, below a device.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use larder_device::Device;
+use larder_objects::{CacheFolder, Directory, ObjectDevice, Options, Policy, Store};
+
+const MIB: usize = 1 << 20;
+const LEN: usize = 24 * MIB;
+
+fn content(seed: usize) -> Vec<u8> {
+    (0..LEN).map(|at| (at / 4096 * 31 + at + seed) as u8).collect()
+}
+
+fn open(store: &Path, cache: &Path) -> ObjectDevice {
+    let store: Arc<dyn Store> = Arc::new(Directory::new(store));
+    let cache = Some(CacheFolder { path: cache.to_owned(), capacity_bytes: 1 << 30 });
+    ObjectDevice::open_read_only(store, None, &Options { cache, ..Options::default() }).unwrap()
+}
+
+fn read(device: &ObjectDevice) -> Vec<u8> {
+    let mut found = vec![0; LEN];
+    for (index, part) in found.chunks_mut(128 << 10).enumerate() {
+        device.read_at(part, (index * (128 << 10)) as u64).unwrap();
+    }
+    found
+}
+
+/// Writes `content` to the device in `folder`, which it makes if there is none.
+fn write(folder: &Path, content: &[u8]) {
+    let store: Arc<dyn Store> = Arc::new(Directory::new(folder));
+    if !folder.exists() {
+        ObjectDevice::create(&*store, LEN as u64, Policy::default(), 0).unwrap();
+    }
+    let device = ObjectDevice::open(store, &Options::default()).unwrap();
+    device.write_at(content, 0).unwrap();
+    device.flush().unwrap();
+}
+
+#[test]
+fn a_later_process_requests_nothing_that_is_on_disk() {
+    let temporary = tempfile::tempdir().unwrap();
+    let (store, cache) = (temporary.path().join("store"), temporary.path().join("cache"));
+    write(&store, &content(0));
+    let opening = open(&store, &cache).requests().gets;
+    let first = open(&store, &cache);
+    assert_eq!(read(&first), content(0));
+    assert!(first.requests().got_bytes > LEN as u64);
+    drop(first);
+    let second = open(&store, &cache);
+    assert_eq!(read(&second), content(0));
+    // Opening, and a page of the map.
+    assert_eq!(second.requests().gets, opening + 1);
+    assert!(second.requests().got_bytes < MIB as u64);
+}
+
+#[test]
+fn a_store_that_was_set_back_is_not_mixed_with_what_it_was() {
+    let temporary = tempfile::tempdir().unwrap();
+    let (store, cache) = (temporary.path().join("store"), temporary.path().join("cache"));
+    write(&store, &content(0));
+    let backup = fs::read(store.join("manifest")).unwrap();
+    write(&store, &content(1));
+    assert_eq!(read(&open(&store, &cache)), content(1));
+    // The administrator restores the manifest, and the next writer has the same epoch again.
+    fs::write(store.join("manifest"), backup).unwrap();
+    assert_eq!(read(&open(&store, &cache)), content(0));
+    write(&store, &content(2));
+    assert_eq!(read(&open(&store, &cache)), content(2));
+}
