@@ -107,11 +107,15 @@ pub fn find_filesystem(name: &FilesystemName) -> Result<Vec<PathBuf>> {
 }
 
 /// The devices that the file system on `paths` has besides these: image files in the same
-/// directories, and block devices. None are missing if `paths` are all.
+/// directories, and block devices. None are missing if `paths` are all. Beside a URL nothing is
+/// looked for.
 ///
 /// # Errors
 /// If two files or devices claim to be the same device of it.
 pub fn find_further_devices(paths: &[impl AsRef<Path>], place: Place) -> Result<Vec<PathBuf>> {
+    if paths.iter().any(|path| larder_objects::is_url(path.as_ref().as_os_str())) {
+        return Ok(Vec::new());
+    }
     let known: Option<Vec<_>> =
         paths.iter().map(|path| superblock_of(path.as_ref(), place)).collect();
     let Some(known) = known else { return Ok(Vec::new()) };

@@ -104,8 +104,9 @@ impl Cache {
                 next += 1;
                 continue;
             }
-            let end = wanted.end.min(next + MOST_CHUNKS).max(next + state.window.next());
-            let claimed = state.claim(segment, next..end);
+            let needed = (wanted.end - next).next_power_of_two().min(MOST_CHUNKS);
+            let window = state.window.next().max(needed);
+            let claimed = state.claim(segment, next, window);
             drop(state);
             next = claimed.end;
             // The reader that needs it will see the error.
@@ -124,7 +125,7 @@ impl Cache {
             }
         }
         let window = state.window.next();
-        let claimed = state.claim(segment, index..index + window);
+        let claimed = state.claim(segment, index, window);
         drop(state);
         self.fetch(store, segment, claimed)?;
         let mut state = self.state.lock();
@@ -179,7 +180,7 @@ impl Cache {
                 if let Some(disk) = &self.on_disk {
                     disk.put((segment, index), part.clone());
                 }
-                state.window.fetched += 1;
+                state.window.note_fetched();
                 state.put((segment, index), part, true, self.capacity_bytes);
             }
         });
@@ -195,15 +196,18 @@ fn cut_off(store: &dyn Store, segment: ObjectId) -> StoreError {
 }
 
 impl State {
-    /// The chunks from the start of `chunks` on that nobody has or fetches: the caller fetches
-    /// them.
-    fn claim(&mut self, segment: ObjectId, chunks: Range<u64>) -> Range<u64> {
-        let mut end = chunks.start;
-        while end < chunks.end && !self.chunks.contains_key(&(segment, end)) {
-            self.chunks.insert((segment, end), Chunk::Coming);
-            end += 1;
+    /// The chunks around `chunk`, as many as `window` at places that it divides, that nobody has or
+    /// fetches: the caller fetches them. A walk over a tree wants the content of a segment in
+    /// another order than it lies there.
+    fn claim(&mut self, segment: ObjectId, chunk: u64, window: u64) -> Range<u64> {
+        let is_missing = |index: &u64| !self.chunks.contains_key(&(segment, *index));
+        let first = chunk - chunk % window;
+        let before = (first..chunk).rev().take_while(is_missing).count() as u64;
+        let after = (chunk..first + window).take_while(is_missing).count() as u64;
+        for index in chunk - before..chunk + after {
+            self.chunks.insert((segment, index), Chunk::Coming);
         }
-        chunks.start..end
+        chunk - before..chunk + after
     }
 
     fn put(&mut self, key: ChunkKey, content: Bytes, is_fresh: bool, capacity_bytes: u64) {
@@ -217,8 +221,11 @@ impl State {
         self.by_use.insert(self.clock, key);
         while self.bytes > capacity_bytes {
             let Some((_, oldest)) = self.by_use.pop_first() else { break };
-            if let Some(Chunk::Here { content, .. }) = self.chunks.remove(&oldest) {
+            if let Some(Chunk::Here { content, is_fresh, .. }) = self.chunks.remove(&oldest) {
                 self.bytes -= content.len() as u64;
+                if is_fresh {
+                    self.window.note_wasted();
+                }
             }
         }
     }
@@ -229,7 +236,7 @@ impl State {
             unreachable!("the caller has seen it under the same lock")
         };
         if std::mem::take(is_fresh) {
-            self.window.touched += 1;
+            self.window.note_used();
         }
         self.by_use.remove(used);
         *used = self.clock;

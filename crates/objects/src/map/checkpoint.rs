@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::codec::Malformed;
 use crate::error::ObjectsError;
 use crate::id::{Kind, ObjectId};
 use crate::store::Store;
@@ -13,6 +14,9 @@ use crate::store::Store;
 use super::merge::Change;
 use super::page::MOST_EXTENTS;
 use super::{Extent, ObjectRecord, Page, PageRef, Root, RootRef, merge};
+
+/// Up to this length, all pages of an object are read with its root.
+const SHORT_BYTES: u64 = 1 << 20;
 
 /// The most pages in memory.
 const MOST_PAGES: usize = 256;
@@ -53,13 +57,25 @@ impl Pages {
 }
 
 impl Checkpoint {
-    /// Reads the root. Pages follow when they are needed.
+    /// Reads the root, and the pages that lie before it in its object, if they are short. Others
+    /// follow when they are needed.
     pub(crate) fn load(store: &dyn Store, at: Option<RootRef>) -> Result<Self, ObjectsError> {
         let Some(at) = at else { return Ok(Self::default()) };
         let name = Kind::Map.name(at.object);
-        let bytes = store.get(&name, at.offset..at.offset + at.len)?;
-        let root = Root::decode(&bytes).map_err(|why| ObjectsError::damaged(store, &name, &why))?;
-        Ok(Self { root, at: Some(at), pages: Mutex::default() })
+        let damaged = |why: Malformed| ObjectsError::damaged(store, &name, &why);
+        let cut_off = || damaged(Malformed("it is cut off"));
+        let first = if at.offset <= SHORT_BYTES { 0 } else { at.offset };
+        let bytes = store.get(&name, first..at.offset + at.len)?;
+        let root = bytes.get((at.offset - first) as usize..).ok_or_else(cut_off)?;
+        let root = Root::decode(root).map_err(damaged)?;
+        let mut pages = Pages::default();
+        let here = |page: &(usize, &PageRef)| page.1.object == at.object && first == 0;
+        for (index, page) in root.pages.iter().enumerate().filter(here).take(MOST_PAGES) {
+            let range = page.offset as usize..page.offset.saturating_add(page.len) as usize;
+            let page = Page::decode(bytes.get(range).ok_or_else(cut_off)?).map_err(damaged)?;
+            pages.put(index, &Arc::new(page));
+        }
+        Ok(Self { root, at: Some(at), pages: Mutex::new(pages) })
     }
 
     /// The extents in `range`, in order, with their parts outside it cut away.
