@@ -3,6 +3,7 @@
 //! - [`OsStrExt`] and [`OsStringExt`]: names as bytes, as a file system has them.
 //! - [`join`] and [`split`]: paths inside a file system, where `/` separates names on every system.
 //! - [`FileExt`] and [`write_vectored_at`]: reads and writes at an offset of a file.
+//! - [`sync_directory`]: names that are durable.
 //! - [`FileTypeExt`], [`FileId`] and [`device_number`]: what a path leads to.
 //! - [`errno`]: the numbers of errors.
 //! - [`user`]: the owner of new files.
@@ -25,11 +26,11 @@ mod windows;
 
 #[cfg(unix)]
 pub use unix::{
-    FileExt, FileId, FileTypeExt, OsStrExt, OsStringExt, device_number, join, split, user,
-    write_vectored_at,
+    FileExt, FileId, FileTypeExt, OsStrExt, OsStringExt, device_number, join, split,
+    sync_directory, user, write_vectored_at,
 };
 #[cfg(windows)]
 pub use windows::{
-    FileExt, FileId, FileTypeExt, OsStrExt, OsStringExt, device_number, join, split, user,
-    write_vectored_at,
+    FileExt, FileId, FileTypeExt, OsStrExt, OsStringExt, device_number, join, split,
+    sync_directory, user, write_vectored_at,
 };

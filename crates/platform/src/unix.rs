@@ -60,6 +60,14 @@ pub fn write_vectored_at(file: &File, bufs: &[IoSlice<'_>], offset: u64) -> io::
     Ok(rustix::io::pwritev(file, bufs, offset)?)
 }
 
+/// Makes the names in `directory` durable.
+///
+/// # Errors
+/// Those of the system.
+pub fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
 /// The number of a device, as `st_rdev` has it.
 pub fn device_number(major: u32, minor: u32) -> u64 {
     rustix::fs::makedev(major, minor) as u64
