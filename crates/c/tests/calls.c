@@ -15,6 +15,7 @@
 #define FAILS(call, number) assert((call) == -(number) && errno == (number) && *larder_last_error())
 #define IS_NULL(call, number) assert(!(call) && errno == (number) && *larder_last_error())
 #define THREADS 4
+#define LINES 5000
 
 static const char *images[1];
 
@@ -195,9 +196,9 @@ static void *append(void *argument)
     struct larder_file *file = larder_file_open(job->fs, "/log", O_WRONLY | O_CREAT | O_APPEND, 0644);
 
     assert(file);
-    for (int n = 0; n < 100; n++) {
-        snprintf(line, sizeof line, "%d %03d\n", job->number, n);
-        assert(larder_pwrite(file, line, 6, 0) == 6);
+    for (int n = 0; n < LINES; n++) {
+        snprintf(line, sizeof line, "%d %05d\n", job->number, n);
+        assert(larder_pwrite(file, line, 8, 0) == 8);
     }
     assert(larder_file_close(file) == 0);
     return NULL;
@@ -216,7 +217,7 @@ static void appending(struct larder_fs *fs)
     }
     for (int n = 0; n < THREADS; n++)
         assert(pthread_join(thread[n], NULL) == 0);
-    assert(larder_stat(fs, "/log", &found) == 0 && found.st_size == THREADS * 100 * 6);
+    assert(larder_stat(fs, "/log", &found) == 0 && found.st_size == THREADS * LINES * 8);
 }
 
 // A full file system refuses data, and has what it had.

@@ -179,24 +179,6 @@ def test_threads_read_and_write_at_once(fs):
     assert sorted(fs.listdir()) == sorted(path[1:] for path in contents)
 
 
-def test_threads_append_one_after_the_other(fs):
-    """Each line is whole, and none is lost."""
-    fs.write_bytes("/log", b"")
-
-    def work(number):
-        with fs.open("/log", "ab", buffering=0) as file:
-            for line in range(200):
-                file.write(b"%d %d\n" % (number, line))
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    lines = fs.read_bytes("/log").splitlines()
-    assert sorted(lines) == sorted(b"%d %d" % (n, line) for n in range(4) for line in range(200))
-
-
 def test_a_forked_process_changes_nothing(fs, image):
     """It has a copy of what is open, but not the threads of the library."""
     file = fs.open("/data", "wb", buffering=0)
