@@ -93,8 +93,12 @@ pub unsafe extern "C" fn larder_pwrite(
     length(|| {
         // SAFETY: C promises it.
         let (file, data) = unsafe { (reference(file)?, bytes(buffer.cast::<u8>(), count)?) };
-        let offset = if file.appends { file.file.len_bytes() } else { offset };
-        file.writer()?.write_at(data, offset)?;
+        let writer = file.writer()?;
+        if file.appends {
+            writer.append(data)?;
+        } else {
+            writer.write_at(data, offset)?;
+        }
         Ok(count)
     })
 }

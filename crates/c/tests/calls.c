@@ -15,6 +15,7 @@
 #define FAILS(call, number) assert((call) == -(number) && errno == (number) && *larder_last_error())
 #define IS_NULL(call, number) assert(!(call) && errno == (number) && *larder_last_error())
 #define THREADS 4
+#define LINES 5000
 
 static const char *images[1];
 
@@ -188,6 +189,56 @@ static void count(const struct larder_finding *finding, void *context)
     ++*(int *)context;
 }
 
+static void *append(void *argument)
+{
+    struct job *job = argument;
+    char line[32];
+    struct larder_file *file = larder_file_open(job->fs, "/log", O_WRONLY | O_CREAT | O_APPEND, 0644);
+
+    assert(file);
+    for (int n = 0; n < LINES; n++) {
+        snprintf(line, sizeof line, "%d %05d\n", job->number, n);
+        assert(larder_pwrite(file, line, 8, 0) == 8);
+    }
+    assert(larder_file_close(file) == 0);
+    return NULL;
+}
+
+// Threads append one after the other: no line is lost.
+static void appending(struct larder_fs *fs)
+{
+    pthread_t thread[THREADS];
+    struct job jobs[THREADS];
+    struct stat found;
+
+    for (int n = 0; n < THREADS; n++) {
+        jobs[n] = (struct job){fs, n};
+        assert(pthread_create(&thread[n], NULL, append, &jobs[n]) == 0);
+    }
+    for (int n = 0; n < THREADS; n++)
+        assert(pthread_join(thread[n], NULL) == 0);
+    assert(larder_stat(fs, "/log", &found) == 0 && found.st_size == THREADS * LINES * 8);
+}
+
+// A full file system refuses data, and has what it had.
+static void filling(struct larder_fs *fs)
+{
+    static char data[1 << 20];
+    char start[4];
+    struct larder_file *file = larder_file_open(fs, "/filling", O_RDWR | O_CREAT, 0644);
+    uint64_t size = 0;
+
+    assert(file);
+    memset(data, 'f', sizeof data);
+    while (larder_pwrite(file, data, sizeof data, size) == sizeof data)
+        size += sizeof data;
+    assert(errno == ENOSPC && strstr(larder_last_error(), "space"));
+    assert(size > 100 << 20 && larder_sync(fs) == 0);
+    assert(larder_pread(file, start, 4, 0) == 4 && !memcmp(start, "ffff", 4));
+    assert(larder_file_close(file) == 0 && larder_unlink(fs, "/filling") == 0);
+    assert(larder_sync(fs) == 0 && larder_mkdir(fs, "/after", 0755) == 0);
+}
+
 static void checking(void)
 {
     int found = 0;
@@ -217,6 +268,8 @@ int main(int argc, char **argv)
     directories(fs);
     subvolumes(fs);
     threads(fs);
+    appending(fs);
+    filling(fs);
     assert(larder_sync(fs) == 0 && larder_close(fs) == 0);
     checking();
     return 0;

@@ -9,7 +9,7 @@ use larder_volume::{ChunkMap, Volume};
 use crate::behind::OneCommitBehind;
 use crate::files::Orphans;
 use crate::fingerprint::Fingerprints;
-use crate::progress::{Progress, Tracker};
+use crate::progress::{Observer, Tracker};
 use crate::report::{Kind, Location, Sink};
 
 /// Bytes of tree blocks that are read at once: four of the largest.
@@ -40,7 +40,7 @@ impl<'a> Context<'a> {
         volume: &'a Volume,
         sink: Sink,
         threads: usize,
-        progress: Option<&'a (dyn Fn(Progress) + Sync)>,
+        progress: Option<Observer<'a>>,
     ) -> Self {
         let superblock = volume.superblock();
         let mut block_fsids = vec![superblock.metadata_uuid().into_bytes()];

@@ -50,9 +50,11 @@ mod space;
 mod subvolumes;
 mod superblocks;
 
+use std::ops::ControlFlow;
+
 use larder_volume::Volume;
 
-pub use progress::{Phase, Progress};
+pub use progress::{Phase, Progress, Stopped};
 pub use report::{
     AffectedFile, DeviceOffset, Finding, Kind, KindFindings, Location, Repair, Report, Severity,
     Statistics,
@@ -67,8 +69,8 @@ pub struct Options<'a> {
     pub threads: usize,
     /// Most findings of one kind to keep. The others are only counted.
     pub kept_per_kind: usize,
-    /// Told from any thread how far the check has come.
-    pub progress: Option<&'a (dyn Fn(Progress) + Sync)>,
+    /// Told from any thread how far the check has come. Its answer is whether the check goes on.
+    pub progress: Option<&'a (dyn Fn(Progress) -> ControlFlow<()> + Sync)>,
 }
 
 impl Default for Options<'_> {
@@ -92,6 +94,9 @@ impl std::fmt::Debug for Options<'_> {
 ///
 /// A file system that cannot be opened as a volume cannot be checked: a command says so with exit
 /// code 2.
-pub fn check(volume: &Volume, options: &Options<'_>) -> Report {
+///
+/// # Errors
+/// [`Stopped`] if [`Options::progress`] said so. Nothing else fails.
+pub fn check(volume: &Volume, options: &Options<'_>) -> Result<Report, Stopped> {
     run::run(volume, options)
 }

@@ -14,7 +14,7 @@ use crate::extents::{self, ExtentTable};
 use crate::files::{self, Orphans};
 use crate::locate::Locator;
 use crate::log::{self, Log, LoggedData};
-use crate::progress::Phase;
+use crate::progress::{Phase, Stopped};
 use crate::quota::{self, QuotaTree};
 use crate::report::{Kind, Location, Report, Sink, Statistics};
 use crate::roots::RootTree;
@@ -22,7 +22,7 @@ use crate::space::{self, BlockGroups, ChunkTree, Space};
 use crate::subvolumes;
 use crate::superblocks;
 
-pub(crate) fn run(volume: &Volume, options: &Options<'_>) -> Report {
+pub(crate) fn run(volume: &Volume, options: &Options<'_>) -> Result<Report, Stopped> {
     let threads = match options.threads {
         0 => available_parallelism().map_or(1, std::num::NonZero::get),
         threads => threads,
@@ -30,12 +30,12 @@ pub(crate) fn run(volume: &Volume, options: &Options<'_>) -> Report {
     let sink = Sink::new(options.kept_per_kind);
     let context = Context::new(volume, sink, threads, options.progress);
     let mut check = Check::new(&context);
-    let extents = check.run(options.check_data_csum);
+    let extents = check.run(options.check_data_csum)?;
     let Check { forest, roots, statistics, .. } = check;
     let fsid = context.superblock.fsid().to_string();
     let (mut kinds, skipped) = context.sink.finish();
     Locator::new(&context, &forest, &roots, &extents).locate(&mut kinds);
-    Report { fsid, kinds, skipped, statistics }
+    Ok(Report { fsid, kinds, skipped, statistics })
 }
 
 struct Check<'c, 'v> {
@@ -54,19 +54,22 @@ impl<'c, 'v> Check<'c, 'v> {
     }
 
     /// Checks everything. Returns the extents.
-    fn run(&mut self, check_data_csum: bool) -> ExtentTable {
+    fn run(&mut self, check_data_csum: bool) -> Result<ExtentTable, Stopped> {
         let context = self.context;
         context.progress.begin(Phase::Trees, 0);
         superblocks::check_copies(context);
         let chunk_root = self.grow_trees();
+        context.progress.go_on()?;
         context.progress.begin(Phase::Space, 0);
         let chunks = ChunkTree::read(context, &mut self.forest, &chunk_root);
         superblocks::check_totals(context, &chunks);
         self.check_device_tree(&chunks);
         let (extents, groups) = self.read_extents();
+        context.progress.go_on()?;
         let space = Space { chunks: &chunks, groups: &groups, extents: &extents };
         self.check_space(space);
         let checksums = self.read_checksums(&extents);
+        context.progress.go_on()?;
         let quotas = self
             .tree(objectid::QUOTA_TREE)
             .and_then(|root| QuotaTree::read(context, &mut self.forest, &root));
@@ -78,7 +81,7 @@ impl<'c, 'v> Check<'c, 'v> {
         }
         self.read_rest();
         let _ = context.orphans.set(Orphans::read(context, &self.forest));
-        self.check_files(&extents, &checksums);
+        self.check_files(&extents, &checksums)?;
         if let Some(quotas) = &quotas {
             quota::check(context, &self.forest, &extents, &self.roots, quotas);
         }
@@ -87,8 +90,9 @@ impl<'c, 'v> Check<'c, 'v> {
         if check_data_csum {
             self.check_data(&extents, &checksums, &logged);
         }
+        context.progress.go_on()?;
         superblocks::check_devices_behind(context);
-        extents
+        Ok(extents)
     }
 
     /// Plants all trees; returns the chunk tree's root.
@@ -204,21 +208,28 @@ impl<'c, 'v> Check<'c, 'v> {
         }
     }
 
-    fn check_files(&mut self, extents: &ExtentTable, checksums: &ChecksumRanges) {
+    fn check_files(
+        &mut self,
+        extents: &ExtentTable,
+        checksums: &ChecksumRanges,
+    ) -> Result<(), Stopped> {
         let context = self.context;
         self.needed_tree(objectid::FS_TREE);
         let leaves = files::read_leaves(context, &mut self.forest, extents, checksums);
+        context.progress.go_on()?;
         extents.check_checksums_of_room(context);
         context.progress.begin(Phase::Relations, 0);
         self.forest.check_edges(context);
         files::relate(context, &self.forest, &leaves, &self.roots);
         drop(leaves);
+        context.progress.go_on()?;
         subvolumes::check_names(context, &self.forest, &self.roots);
         self.roots.add_references(context, extents);
         extents::add_tree_blocks(context, extents, &self.forest, &self.roots);
         if let Some(root) = self.tree(objectid::EXTENT_TREE) {
             extents::explain(context, extents, &self.forest, &root, self.roots.is_whole);
         }
+        context.progress.go_on()
     }
 
     fn check_data(

@@ -11,6 +11,7 @@
 
 use std::path::Path;
 
+use larder_check::Stopped;
 pub use larder_check::{
     AffectedFile, DeviceOffset, Finding, Kind, KindFindings, Options, Phase, Progress, Report,
     Severity, Statistics,
@@ -19,13 +20,14 @@ use larder_device::Access;
 use larder_image::Place;
 use larder_volume::Volume;
 
-use crate::Result;
+use crate::{Error, Result};
 
 /// Checks the file system on the image files and block devices at `paths`, in any order. The report
 /// lists all that is wrong with it. No program must change it meanwhile.
 ///
 /// # Errors
-/// If its devices or its chunk tree cannot be read, so that nothing can be checked.
+/// If its devices or its chunk tree cannot be read, so that nothing can be checked;
+/// [`Interrupted`](crate::ErrorKind::Interrupted) if [`Options::progress`] stopped it.
 pub fn check<P: AsRef<Path>>(
     paths: impl IntoIterator<Item = P>,
     options: &Options<'_>,
@@ -33,5 +35,5 @@ pub fn check<P: AsRef<Path>>(
     let open = |path: P| larder_image::open(path.as_ref(), Access::ReadOnly, Place::Found);
     let devices = paths.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let volume = Volume::open(devices, &larder_volume::OpenOptions::default())?;
-    Ok(larder_check::check(&volume, options))
+    larder_check::check(&volume, options).map_err(|Stopped| Error::Interrupted)
 }

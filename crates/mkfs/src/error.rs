@@ -91,6 +91,10 @@ pub enum MkfsError {
         problem: String,
     },
 
+    /// The caller stopped it, through [`MkfsOptions::progress`](crate::MkfsOptions::progress).
+    #[error("interrupted")]
+    Interrupted,
+
     /// A device could not be opened, read or resized.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -109,6 +113,7 @@ impl MkfsError {
             Self::NoLength { .. } => errno::ENOENT,
             Self::TooSmall { .. } | Self::NoSpace { .. } => errno::ENOSPC,
             Self::Changed { .. } => errno::EBUSY,
+            Self::Interrupted => errno::EINTR,
             Self::Unsupported { .. } => errno::EOPNOTSUPP,
             Self::Write(_) => errno::EIO,
             Self::Device(error) => error.errno(),

@@ -83,7 +83,7 @@ pub fn mkfs_on(devices: &[Arc<dyn Device>], options: &MkfsOptions) -> Result<Sum
 
 fn read_source(options: &MkfsOptions, targets: &[PathBuf]) -> Result<Source, MkfsError> {
     match &options.root_dir {
-        Some(root) => scan(&absolute(root)?, &options.subvolumes, &options.inode_flags, targets),
+        Some(root) => scan(&absolute(root)?, options, targets),
         None => Ok(Source::empty()),
     }
 }
@@ -244,7 +244,7 @@ mod tests {
         fs::write(folder.path().join("large"), vec![1; 3 << 20]).unwrap();
         let options = MkfsOptions::default();
         let settings = Settings::resolve(&options, Medium::of(1))?;
-        let source = scan(folder.path(), &[], &[], &[])?;
+        let source = scan(folder.path(), &options, &[])?;
         change(folder.path());
         let device = Arc::new(MemoryDevice::new("memory", 150 << 20));
         let lens = [(device.name(), device.len_bytes())];

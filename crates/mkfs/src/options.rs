@@ -62,7 +62,7 @@ pub struct MkfsOptions {
     pub source_date_epoch: Option<i64>,
     /// Threads that read, compress and checksum; by default one for each processor.
     pub threads: Option<NonZeroUsize>,
-    /// Called with the number of bytes that are written.
+    /// Told how many bytes are written. It can stop mkfs.
     pub progress: Option<Progress>,
 }
 

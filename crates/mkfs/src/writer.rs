@@ -9,7 +9,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 
 use larder_format::checksum::CHECKSUM_SIZE;
 use larder_format::{ChecksumType, Logical};
-use larder_volume::{Volume, WriteError};
+use larder_volume::Volume;
 
 use crate::content::BufferPool;
 use crate::{MkfsError, Progress};
@@ -31,7 +31,7 @@ pub(crate) enum Write {
 pub(crate) struct Writer<'scope> {
     /// `None` once the thread has failed.
     queue: Option<SyncSender<Write>>,
-    thread: Option<ScopedJoinHandle<'scope, Result<(), WriteError>>>,
+    thread: Option<ScopedJoinHandle<'scope, Result<(), MkfsError>>>,
 }
 
 impl<'scope> Writer<'scope> {
@@ -59,7 +59,7 @@ impl<'scope> Writer<'scope> {
     pub(crate) fn finish(&mut self) -> Result<(), MkfsError> {
         self.queue = None;
         match self.thread.take().map(ScopedJoinHandle::join) {
-            Some(Ok(result)) => Ok(result?),
+            Some(Ok(result)) => result,
             Some(Err(panic)) => std::panic::resume_unwind(panic),
             None => Ok(()),
         }
@@ -71,7 +71,7 @@ fn write_all(
     volume: &Volume,
     buffers: &BufferPool,
     progress: Option<&Progress>,
-) -> Result<(), WriteError> {
+) -> Result<(), MkfsError> {
     let mut written_bytes = 0;
     for write in queue {
         match write {
@@ -91,7 +91,7 @@ fn write_all(
             }
         }
         if let Some(progress) = progress {
-            progress.tell(written_bytes);
+            progress.tell(written_bytes)?;
         }
     }
     Ok(())

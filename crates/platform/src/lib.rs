@@ -3,6 +3,7 @@
 //! - [`OsStrExt`] and [`OsStringExt`]: names as bytes, as a file system has them.
 //! - [`join`] and [`split`]: paths inside a file system, where `/` separates names on every system.
 //! - [`FileExt`] and [`write_vectored_at`]: reads and writes at an offset of a file.
+//! - [`sync_directory`]: names that are durable.
 //! - [`FileTypeExt`], [`FileId`] and [`device_number`]: what a path leads to.
 //! - [`create_private_folders`]: folders for this user only.
 //! - [`errno`]: the numbers of errors.
@@ -27,10 +28,10 @@ mod windows;
 #[cfg(unix)]
 pub use unix::{
     FileExt, FileId, FileTypeExt, OsStrExt, OsStringExt, create_private_folders, device_number,
-    join, split, user, write_vectored_at,
+    join, split, sync_directory, user, write_vectored_at,
 };
 #[cfg(windows)]
 pub use windows::{
     FileExt, FileId, FileTypeExt, OsStrExt, OsStringExt, create_private_folders, device_number,
-    join, split, user, write_vectored_at,
+    join, split, sync_directory, user, write_vectored_at,
 };

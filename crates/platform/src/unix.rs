@@ -68,6 +68,14 @@ pub fn create_private_folders(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
+/// Makes the names in `directory` durable.
+///
+/// # Errors
+/// Those of the system.
+pub fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
 /// The number of a device, as `st_rdev` has it.
 pub fn device_number(major: u32, minor: u32) -> u64 {
     rustix::fs::makedev(major, minor) as u64

@@ -159,6 +159,14 @@ pub fn write_vectored_at(file: &File, bufs: &[IoSlice<'_>], offset: u64) -> io::
     first.map_or(Ok(0), |buf| file.seek_write(buf, offset))
 }
 
+/// Leaves the names in `directory` to the system, which opens no directory as a file.
+///
+/// # Errors
+/// None.
+pub fn sync_directory(_directory: &Path) -> io::Result<()> {
+    Ok(())
+}
+
 /// The types of files that Windows lacks.
 pub trait FileTypeExt {
     /// No file is a block device: disks are not files here.

@@ -84,6 +84,9 @@ class FileSystem(_larder.FileSystem):
 
     def close(self) -> None:
         """Closes open files, makes all changes durable, and gives the image free."""
+        if self._forked:
+            # A thread that is not in this process may have the lock.
+            return
         with self._lock, ExitStack() as last_first:
             last_first.callback(self._close)
             for file in self._files:

@@ -5,6 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::error::OrRaise;
+use crate::interrupt::interruptibly;
 use crate::path::FsPaths;
 
 /// Something that is wrong with a file system.
@@ -114,7 +115,12 @@ pub(crate) fn check(
     let paths = paths.into_vec();
     let first = paths.first().cloned();
     let first = first.ok_or_else(|| PyValueError::new_err("no path of an image or device"))?;
-    let options = Options { check_data_csum: data, threads, kept_per_kind, progress: None };
-    let report = py.detach(|| larder::check::check(&paths, &options)).or_raise_about(&first)?;
+    let checked = interruptibly(py, |going| {
+        let progress = |_| going.on();
+        let options =
+            Options { check_data_csum: data, threads, kept_per_kind, progress: Some(&progress) };
+        larder::check::check(&paths, &options)
+    });
+    let report = checked?.or_raise_about(&first)?;
     CheckReport::new(py, &report)
 }

@@ -1,13 +1,13 @@
 //! Open files, below Python's streams.
 
 use larder::OpenFile;
-use parking_lot::RwLock;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::error::{OrRaise, closed};
+use crate::error::OrRaise;
 use crate::filesystem::FileSystem;
+use crate::owned::Owned;
 use crate::path::FsPath;
 use crate::stat::Stat;
 
@@ -18,8 +18,7 @@ const PIECE_BYTES: usize = 16 << 20;
 #[pyclass(frozen, module = "larder._larder")]
 pub(crate) struct File {
     path: FsPath,
-    /// None once it is closed.
-    open: RwLock<Option<Handle>>,
+    open: Owned<Handle>,
 }
 
 /// A file, also for writing if it was opened for that.
@@ -62,7 +61,7 @@ impl File {
         py: Python<'_>,
         act: impl FnOnce(&Handle) -> larder::Result<T> + Send,
     ) -> PyResult<T> {
-        let handle = self.open.read().clone().ok_or_else(|| closed("file"))?;
+        let handle = self.open.get()?;
         py.detach(|| act(&handle)).or_raise_about(&self.path)
     }
 }
@@ -96,10 +95,9 @@ impl File {
     /// Writes all of `data` at `offset`; without one, at the end. Returns where it begins.
     fn write(&self, py: Python<'_>, data: PyBuffer<u8>, offset: Option<u64>) -> PyResult<u64> {
         let data = data.to_vec(py)?;
-        self.with(py, |handle| {
-            let offset = offset.unwrap_or_else(|| handle.file.len_bytes());
-            handle.writer()?.write_at(&data, offset)?;
-            Ok(offset)
+        self.with(py, |handle| match offset {
+            Some(offset) => handle.writer()?.write_at(&data, offset).map(|()| offset),
+            None => handle.writer()?.append(&data),
         })
     }
 
@@ -128,7 +126,7 @@ impl File {
 
     /// Closes it. A second call does nothing.
     fn close(&self, py: Python<'_>) {
-        let handle = self.open.write().take();
+        let handle = self.open.take();
         py.detach(|| drop(handle));
     }
 }
@@ -138,8 +136,7 @@ impl FileSystem {
     /// Opens a file for reading.
     fn _open_for_reading(&self, py: Python<'_>, path: FsPath) -> PyResult<File> {
         let file = self.at(py, &path, |root, path| root.open_file(path))?;
-        let open = RwLock::new(Some(Handle { file, writer: None }));
-        Ok(File { path, open })
+        Ok(File { path, open: Owned::new("file", Handle { file, writer: None }) })
     }
 
     /// Opens a file for writing, and for reading, with the flags of `os.open`.
@@ -152,6 +149,6 @@ impl FileSystem {
     ) -> PyResult<File> {
         let open = |root: &_, path: &_| Handle::open_for_writing(root, path, flags, permissions);
         let handle = self.at(py, &path, open)?;
-        Ok(File { path, open: RwLock::new(Some(handle)) })
+        Ok(File { path, open: Owned::new("file", handle) })
     }
 }

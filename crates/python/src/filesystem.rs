@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use larder::OpenOptions;
 use larder::device::Place;
-use parking_lot::RwLock;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::error::{OrRaise, closed};
+use crate::error::OrRaise;
 use crate::options;
+use crate::owned::Owned;
 use crate::path::{FsPath, FsPaths, Name};
 
 /// The subvolume whose root paths start at.
@@ -22,15 +22,14 @@ enum Start {
 /// A file system, and the subvolume whose root its paths start at.
 #[pyclass(frozen, subclass, module = "larder._larder")]
 pub(crate) struct FileSystem {
-    /// None once it is closed.
-    root: RwLock<Option<larder::Subvolume>>,
+    root: Owned<larder::Subvolume>,
     is_writable: bool,
 }
 
 impl FileSystem {
     /// The subvolume whose root paths start at.
     pub(crate) fn root(&self) -> PyResult<larder::Subvolume> {
-        self.root.read().clone().ok_or_else(|| closed("file system"))
+        self.root.get()
     }
 
     pub(crate) fn filesystem(&self) -> PyResult<larder::Filesystem> {
@@ -135,20 +134,26 @@ impl FileSystem {
                 py.detach(|| opened.subvolume(&path)).or_raise_about(&path)?
             }
         };
-        Ok(Self { root: RwLock::new(Some(root)), is_writable: write })
+        Ok(Self { root: Owned::new("file system", root), is_writable: write })
     }
 
     /// Makes all changes durable and gives the image free. A second call does nothing.
     fn _close(&self, py: Python<'_>) -> PyResult<()> {
         // The lock is free again before the commit begins: calls that come later fail at once.
-        let root = self.root.write().take();
+        let root = self.root.take();
         py.detach(|| root.map_or(Ok(()), |root| root.filesystem().sync())).or_raise()
     }
 
-    /// Whether it was closed.
+    /// Whether it was closed, or opened by the process that this one was forked from.
     #[getter]
     fn closed(&self) -> bool {
-        self.root.read().is_none()
+        self.root.is_closed()
+    }
+
+    /// Whether it was opened by the process that this one was forked from.
+    #[getter]
+    fn _forked(&self) -> bool {
+        self.root.is_forked()
     }
 
     /// Whether it was opened for writing.

@@ -5,8 +5,10 @@
 //!
 //! # Invariants
 //! - Other Python threads run during every call that reads or writes an image.
+//! - Ctrl-C ends every call that can take long, and loses nothing.
 //! - Only a `FileSystem` and open `File`s hold handles of the library: once these are closed,
 //!   no iterator or entry keeps an image open.
+//! - A forked process uses no handle of the one that it was forked from.
 //! - A failure is an `OSError` with the number that a kernel would return, and the path that the
 //!   caller gave.
 // A test program of Rust has no Python to link with: `cargo test --lib` makes an empty one.
@@ -19,9 +21,11 @@ mod entries;
 mod error;
 mod file;
 mod filesystem;
+mod interrupt;
 mod mkfs;
 mod names;
 mod options;
+mod owned;
 mod path;
 mod stat;
 mod stream;

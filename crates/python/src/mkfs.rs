@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use larder::device::Place;
-use larder::mkfs::{MkfsError, MkfsOptions, Summary, parse_checksum, parse_profile};
+use larder::mkfs::{MkfsError, MkfsOptions, Progress, Summary, parse_checksum, parse_profile};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::interrupt::interruptibly;
 use crate::options::{self, invalid};
 use crate::path::{FsPath, FsPaths};
 
@@ -106,8 +107,12 @@ pub(crate) fn mkfs(
     };
     options.features.apply(features).map_err(invalid)?;
     let targets: Vec<PathBuf> = paths.into_vec().into_iter().map(PathBuf::from).collect();
-    let made = py.detach(|| larder::mkfs::mkfs(&targets, &options));
-    made.map(MkfsSummary::from).map_err(|error| match error {
+    let made = interruptibly(py, |going| {
+        let going = going.clone();
+        options.progress = Some(Progress::new(move |_| going.on()));
+        larder::mkfs::mkfs(&targets, &options)
+    });
+    made?.map(MkfsSummary::from).map_err(|error| match error {
         MkfsError::InvalidOptions(text) => PyValueError::new_err(text),
         error => PyOSError::new_err((error.errno(), error.to_string())),
     })

@@ -3,6 +3,8 @@
 import io
 import os
 import random
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -175,6 +177,60 @@ def test_threads_read_and_write_at_once(fs):
         thread.join()
     assert not failed
     assert sorted(fs.listdir()) == sorted(path[1:] for path in contents)
+
+
+def test_a_forked_process_changes_nothing(fs, image):
+    """It has a copy of what is open, but not the threads of the library."""
+    file = fs.open("/data", "wb", buffering=0)
+    file.write(b"of the parent")
+    child = os.fork()
+    if child == 0:
+        try:
+            for call in (
+                lambda: file.write(b"of the child"),
+                lambda: fs.write_bytes("/child", b""),
+                lambda: fs.sync(),
+                lambda: list(fs.scandir()),
+            ):
+                with pytest.raises(ValueError, match="forked"):
+                    call()
+            assert fs.closed
+            file.close()
+            fs.close()
+            with larder.open(image) as again:
+                assert not again.exists("/child")
+            os._exit(42)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42
+    file.write(b", still")
+    file.close()
+    assert fs.read_bytes("/data") == b"of the parent, still"
+    assert fs.listdir() == ["data"]
+
+
+def test_a_forked_interpreter_ends(tmp_path):
+    """At its end it drops what it has of a file system that is open elsewhere."""
+    image = tmp_path / "disk.img"
+    larder.mkfs(image, size=256 << 20)
+    script = """
+import os, sys, larder
+fs = larder.open(sys.argv[1], write=True)
+file = fs.open("/data", "wb", buffering=0)
+file.write(b"data")
+if os.fork() == 0:
+    del file, fs
+    sys.exit(42)
+_, status = os.wait()
+assert os.waitstatus_to_exitcode(status) == 42
+file.close()
+fs.close()
+"""
+    command = [sys.executable, "-W", "error", "-c", script, image]
+    assert subprocess.run(command, stderr=subprocess.PIPE).stderr == b""
+    with larder.open(image) as fs:
+        assert fs.read_bytes("/data") == b"data"
+    assert larder.check(image, data=True)
 
 
 def test_other_threads_run_during_a_call(fs):

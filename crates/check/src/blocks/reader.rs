@@ -70,7 +70,8 @@ impl<'c, 'v> BlockReader<'c, 'v> {
         }
     }
 
-    /// Reads at most [`Context::batch_blocks`] blocks and reports their faults.
+    /// Reads at most [`Context::batch_blocks`] blocks and reports their faults. Reads none once the
+    /// check is stopped.
     pub(crate) fn read(&mut self, wanted: &[Wanted]) {
         debug_assert!(wanted.len() <= self.context.batch_blocks());
         let nodesize = self.context.nodesize;
@@ -78,6 +79,9 @@ impl<'c, 'v> BlockReader<'c, 'v> {
         order.sort_unstable_by_key(|index| wanted[*index].logical);
         self.positions.clear();
         self.positions.resize(wanted.len(), None);
+        if self.context.progress.is_stopped() {
+            return;
+        }
         self.first.resize(wanted.len() * nodesize, 0);
         let mut done = 0;
         while done < order.len() {

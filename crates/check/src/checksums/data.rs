@@ -57,9 +57,12 @@ pub(crate) fn check(context: &Context<'_>, forest: &Forest, root: &TreeRoot) -> 
     verified
 }
 
-/// Reads data and reports mismatches. Returns the bytes read.
+/// Reads data and reports mismatches. Returns the bytes read: none once the check is stopped.
 pub(crate) fn check_pieces(context: &Context<'_>, pieces: &[Piece]) -> u64 {
     let verified = parallel::map(context.threads, pieces, Vec::new, |buf, piece| {
+        if context.progress.is_stopped() {
+            return 0;
+        }
         let bytes = check_piece(context, piece, buf);
         context.progress.advance(piece.len_bytes(context));
         bytes

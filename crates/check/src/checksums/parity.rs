@@ -16,7 +16,18 @@ use crate::report::{Kind, Location};
 pub(crate) fn check(context: &Context<'_>, extents: &ExtentTable) {
     for chunk in context.chunks.iter().filter(|chunk| chunk.has_parity()) {
         let rows = allocated_rows(chunk, extents);
-        parallel::map(context.threads, &rows, || (), |(), row| check_row(context, chunk, *row));
+        parallel::map(
+            context.threads,
+            &rows,
+            || (),
+            |(), row| {
+                // The progress counts data only.
+                context.progress.advance(0);
+                if !context.progress.is_stopped() {
+                    check_row(context, chunk, *row);
+                }
+            },
+        );
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use larder_check::{Kind, Options, Phase, Progress, Report};
+use larder_check::{Kind, Options, Phase, Progress, Report, Stopped};
 use larder_device::{Access, Device, FileDevice};
 use larder_testkit::{
     Content, Feature, ImageSpec, KernelImage, KernelMount, Profile, Scratch, SpaceCache,
@@ -26,7 +27,7 @@ fn open(files: &[PathBuf]) -> Volume {
 /// Checks image files, data included.
 fn check(files: &[PathBuf]) -> Report {
     let options = Options { check_data_csum: true, threads: 2, ..Options::default() };
-    larder_check::check(&open(files), &options)
+    larder_check::check(&open(files), &options).expect("nobody stops it")
 }
 
 /// Shares the cases among threads: each test is one thread.
@@ -216,14 +217,44 @@ fn images_with_changed_options_have_no_findings() {
 fn progress_goes_forward_to_its_end() {
     let image = KernelImage::build(&ImageSpec::new("progress"), &Content::new(1));
     let seen: Mutex<Vec<Progress>> = Mutex::default();
-    let note = |progress: Progress| seen.lock().expect("not poisoned").push(progress);
+    let note = |progress: Progress| {
+        seen.lock().expect("not poisoned").push(progress);
+        ControlFlow::Continue(())
+    };
     let options =
         Options { check_data_csum: true, threads: 1, progress: Some(&note), ..Options::default() };
-    larder_check::check(&open(image.devices()), &options);
+    larder_check::check(&open(image.devices()), &options).expect("nobody stops it");
     let seen = seen.into_inner().expect("not poisoned");
     assert!(seen.is_sorted_by_key(|progress| (progress.phase, progress.done_bytes)));
     for phase in [Phase::Files, Phase::Data] {
         let last = seen.iter().rfind(|progress| progress.phase == phase).expect("was reported");
         assert!(last.total_bytes > 0 && last.done_bytes == last.total_bytes, "{last:?}");
+    }
+}
+
+#[test]
+fn the_caller_stops_it_in_any_phase() {
+    let image = KernelImage::build(&ImageSpec::new("stopped"), &Content::new(1));
+    for at in [Phase::Trees, Phase::Space, Phase::Files, Phase::Relations, Phase::Data] {
+        for threads in [1, 3] {
+            let last = Mutex::new(Phase::Trees);
+            let stop = |progress: Progress| {
+                *last.lock().expect("not poisoned") = progress.phase;
+                if progress.phase < at { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            };
+            let options = Options {
+                check_data_csum: true,
+                threads,
+                progress: Some(&stop),
+                ..Options::default()
+            };
+            let result = larder_check::check(&open(image.devices()), &options);
+            assert_eq!(result.err(), Some(Stopped), "{at}");
+            assert_eq!(
+                last.into_inner().expect("not poisoned"),
+                at,
+                "it went on to the next phase"
+            );
+        }
     }
 }

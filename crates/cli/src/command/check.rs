@@ -1,6 +1,7 @@
 //! `larder check`.
 
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -98,6 +99,7 @@ impl Check {
                 bar.start(&now.phase.to_string(), now.total_bytes);
             }
             bar.set(now.done_bytes);
+            ControlFlow::Continue(())
         };
         let options = Options {
             check_data_csum: self.check_data_csum,
@@ -105,7 +107,7 @@ impl Check {
             progress: if self.quiet { None } else { Some(&show) },
             ..Options::default()
         };
-        let report = check(&volume, &options);
+        let report = check(&volume, &options).expect("its progress stops nothing");
         drop(progress);
         match self.write(&report) {
             // If the reader of the output has gone, the findings count all the same.

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
@@ -194,6 +195,7 @@ fn progress() -> Progress {
     let bar = Mutex::new(crate::progress::Progress::of_bytes());
     Progress::new(move |written_bytes| {
         bar.lock().unwrap_or_else(PoisonError::into_inner).set(written_bytes);
+        ControlFlow::Continue(())
     })
 }
 

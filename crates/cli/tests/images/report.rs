@@ -332,6 +332,43 @@ fn findings_name_files_and_other_operands_are_refused() {
     succeed(&format!("check {image}"));
 }
 
+/// A file of a small tmpfs, which is full but for a page of memory. It is unmounted with the shell.
+const ON_A_FULL_DISK: &str = r#"
+unshare --mount bash -euo pipefail -c '
+    mkdir full && mount -t tmpfs -o size=64k tmpfs full
+    echo old >full/old
+    head -c 48k /dev/zero >full/other
+    for name in new old; do
+        "$0" report -o "full/$name" image 2>said && exit 1
+        grep -qx "ERROR: full/$name: No space left on device.*" said
+    done
+    [ "$(echo full/*)" = "full/old full/other" ] && [ "$(cat full/old)" = old ]
+' "$LARDER"
+"#;
+
+#[test]
+fn a_full_disk_has_no_part_of_a_report() {
+    let scratch = Scratch::new();
+    let folder = scratch.path();
+    succeed(&format!("mkfs -q -b 256M {}", folder.join("image").display()));
+    let line = format!("LARDER={}; {ON_A_FULL_DISK}", env!("CARGO_BIN_EXE_larder"));
+    shell(folder, &line);
+}
+
+#[test]
+fn a_dash_is_standard_output() {
+    let scratch = Scratch::new();
+    let image = scratch.path().join("image");
+    succeed(&format!("mkfs -q -b 256M {}", image.display()));
+    let page = succeed(&format!("report -o - {}", image.display()));
+    assert!(page.starts_with("<!"), "{page}");
+    // A longer file becomes as short as the report.
+    let file = scratch.path().join("page");
+    fs::write(&file, vec![b'x'; 1 << 20]).expect("it is written");
+    succeed(&format!("report -o {} {}", file.display(), image.display()));
+    assert_eq!(fs::read(&file).expect("it is there").len(), page.len());
+}
+
 /// The script draws the map, and a click opens a directory in it.
 #[test]
 #[ignore = "needs a browser, which is a large download"]

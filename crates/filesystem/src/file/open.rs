@@ -31,6 +31,18 @@ impl OpenFile {
         self.file.write_as(data, offset, WriteAs { is_open: true, sets_times: true })
     }
 
+    /// Writes at the end of the file, as [`write_at`](Self::write_at) does. Returns where that was.
+    /// Threads that append do so one after the other.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at).
+    pub fn append(&self, data: &[u8]) -> Result<u64> {
+        let _alone = self.file.live_inode()?.appending.lock();
+        let end = self.file.len_bytes();
+        self.write_at(data, end)?;
+        Ok(end)
+    }
+
     /// Makes the file `len_bytes` long as [`File::set_len`] does, also if it became immutable. This
     /// is refused if it became append-only or its subvolume read-only.
     ///

@@ -40,6 +40,8 @@ pub(crate) struct LiveInode {
     extents: Arc<ExtentMap>,
     /// Its extents that the log does not have.
     pub(crate) modified_extents: Mutex<ModifiedExtents>,
+    /// Held by the thread that writes at its end, from looking where that is on.
+    pub(crate) appending: Mutex<()>,
     /// Held by the thread that changes its data or size, except by writeback.
     pub(crate) changing: Mutex<()>,
     /// Held by the thread that writes its data back, or changes its extents in another way.
@@ -108,6 +110,7 @@ impl LiveInode {
             delayed: DelayedItems::default(),
             extents,
             modified_extents: Mutex::default(),
+            appending: Mutex::default(),
             changing: Mutex::default(),
             flushing: Mutex::default(),
             reading: RwLock::default(),

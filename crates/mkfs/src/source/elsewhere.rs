@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use super::Source;
-use crate::{InodeFlagsSpec, MkfsError, SubvolumeSpec};
+use crate::{MkfsError, MkfsOptions};
 
 /// Refuses to copy `root`.
 pub(crate) fn scan(
     root: &Path,
-    _specs: &[SubvolumeSpec],
-    _flags: &[InodeFlagsSpec],
+    _options: &MkfsOptions,
     _targets: &[PathBuf],
 ) -> Result<Source, MkfsError> {
     Err(refused(root.to_owned()))

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::access::{data_ranges, open_quietly};
 use super::{Kind, Node, ParentEntry, Source, Subvolume};
-use crate::{InodeFlagsSpec, MkfsError, SubvolumeSpec};
+use crate::{InodeFlagsSpec, MkfsError, MkfsOptions, Progress, SubvolumeSpec};
 
 /// Most names of an inode (`BTRFS_LINK_MAX`).
 const MAX_LINKS: usize = 65535;
@@ -23,16 +23,15 @@ const MAX_LINKS: usize = 65535;
 /// would be copied into themselves.
 pub(crate) fn scan(
     root: &Path,
-    specs: &[SubvolumeSpec],
-    flags: &[InodeFlagsSpec],
+    options: &MkfsOptions,
     targets: &[PathBuf],
 ) -> Result<Source, MkfsError> {
     let targets: Vec<FileId> =
         targets.iter().filter_map(|target| FileId::of_path(target)).collect();
-    let mut wanted = wanted_paths(specs)?;
+    let mut wanted = wanted_paths(&options.subvolumes)?;
     let mut default = 0;
     let mut top = Subvolume::new(objectid::FS_TREE, root.to_owned(), false, None);
-    let mut flags = FlagsByPath::new(root, flags)?;
+    let mut flags = FlagsByPath::new(root, &options.inode_flags)?;
     top.nodes[0].flags = flags.of(root).unwrap_or(InodeFlags::empty());
     let mut subvolumes = vec![top];
     let mut next = 0;
@@ -43,9 +42,15 @@ pub(crate) fn scan(
             let path = path.strip_prefix(root).ok()?;
             wanted.remove(path)
         };
-        let (links, targets) = (HashMap::new(), &targets[..]);
-        Walk { subvolume: scanned, targets, links, flags: &mut flags, found: &mut found }
-            .run(is_subvolume)?;
+        Walk {
+            subvolume: scanned,
+            targets: &targets,
+            links: HashMap::new(),
+            flags: &mut flags,
+            found: &mut found,
+            progress: options.progress.as_ref(),
+        }
+        .run(is_subvolume)?;
         number(scanned)?;
         for (at, spec) in found {
             let index = subvolumes.len();
@@ -202,6 +207,7 @@ struct Walk<'a, 's, 'f> {
     flags: &'a mut FlagsByPath<'f>,
     /// Entries that are subvolumes of their own.
     found: &'a mut Vec<(u32, &'s SubvolumeSpec)>,
+    progress: Option<&'a Progress>,
 }
 
 impl<'s> Walk<'_, 's, '_> {
@@ -229,6 +235,7 @@ impl<'s> Walk<'_, 's, '_> {
 
     /// Adds the entries of the directory at node `at`.
     fn add_children(&mut self, at: u32, path: &Path) -> Result<(), MkfsError> {
+        self.progress.map_or(Ok(()), |progress| progress.tell(0))?;
         let failed = |errno: Errno| MkfsError::source(|| path.to_owned())(errno);
         let (directory, mut names) = list(path).map_err(failed)?;
         names.sort_unstable();
@@ -358,6 +365,10 @@ mod tests {
         folder
     }
 
+    fn with_subvolume(spec: &str) -> MkfsOptions {
+        MkfsOptions { subvolumes: vec![spec.parse().unwrap()], ..MkfsOptions::default() }
+    }
+
     fn names(subvolume: &Subvolume) -> Vec<(String, u64)> {
         let name = |node| String::from_utf8(subvolume.name(node).to_vec()).unwrap();
         subvolume.nodes().iter().map(|node| (name(node), node.inode)).collect()
@@ -366,7 +377,7 @@ mod tests {
     #[test]
     fn numbers_follow_the_order_of_names_level_by_level() {
         let folder = tree();
-        let source = scan(folder.path(), &["sub".parse().unwrap()], &[], &[]).unwrap();
+        let source = scan(folder.path(), &with_subvolume("sub"), &[]).unwrap();
         let expected = [
             ("", 256),
             ("a", 257),
@@ -396,9 +407,8 @@ mod tests {
     #[test]
     fn subvolumes_must_be_directories_inside() {
         let folder = tree();
-        let refused = |spec: &str| {
-            scan(folder.path(), &[spec.parse().unwrap()], &[], &[]).unwrap_err().to_string()
-        };
+        let refused =
+            |spec: &str| scan(folder.path(), &with_subvolume(spec), &[]).unwrap_err().to_string();
         assert!(refused("nowhere").starts_with("nowhere: no such directory"));
         assert!(refused("z").starts_with("z: no such directory"));
         assert!(refused("b/../sub").contains("without '..'"));
@@ -407,7 +417,7 @@ mod tests {
 
     #[test]
     fn missing_directories_are_named() {
-        let error = scan(Path::new("/nowhere/at/all"), &[], &[], &[]).unwrap_err();
+        let error = scan(Path::new("/nowhere/at/all"), &MkfsOptions::default(), &[]).unwrap_err();
         assert!(error.to_string().starts_with("/nowhere/at/all: "), "{error}");
     }
 }

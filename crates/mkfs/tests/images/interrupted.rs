@@ -1,11 +1,15 @@
 //! The state that an interrupted mkfs leaves.
 
+use std::fs;
+use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use larder_device::{Device, MemoryDevice, Operation};
 use larder_format::superblock::{MAGIC, OFFSETS};
-use larder_mkfs::{MkfsOptions, mkfs_on};
+use larder_mkfs::{MkfsError, MkfsOptions, Progress, mkfs, mkfs_on};
 use larder_test_devices::{CountingDevice, Event, Fault, FaultDevice, Recording};
+use larder_testkit::Scratch;
 
 use crate::common::{MIB, Source, options};
 
@@ -86,4 +90,38 @@ fn superblocks_come_last_and_after_a_flush() {
     assert!(is_superblock(first) && is_superblock(second));
     assert_eq!(events.iter().filter(|event| is_superblock(event)).count(), 2);
     assert!(events.len() > 10);
+}
+
+#[test]
+fn a_caller_who_stops_it_finds_the_files_as_they_were() {
+    let (source, scratch) = (Source::new(), Scratch::new());
+    let (new, old) = (scratch.path().join("new.img"), scratch.path().join("old.img"));
+    fs::write(&old, "").unwrap();
+    let targets = [new.clone(), old.clone()];
+    // Makes a file system, and stops it when it has told `good` times how far it is.
+    let told_until = |good: usize| {
+        let told = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&told);
+        let progress = Progress::new(move |_| match count.fetch_add(1, Ordering::Relaxed) {
+            number if number < good => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        });
+        let options = MkfsOptions {
+            byte_count: Some(300 * MIB),
+            progress: Some(progress),
+            ..options(source.path())
+        };
+        (mkfs(&targets, &options), told.load(Ordering::Relaxed))
+    };
+    let (made, all) = told_until(usize::MAX);
+    made.unwrap();
+    assert!(all > 10, "{all}");
+    fs::remove_file(&new).unwrap();
+    for good in 0..all {
+        fs::write(&old, "").unwrap();
+        let (stopped, told) = told_until(good);
+        assert!(matches!(stopped, Err(MkfsError::Interrupted)), "after {good} of {all}");
+        assert_eq!(told, good + 1, "it went on");
+        assert!(!new.exists() && old.metadata().unwrap().len() == 0, "after {good} of {all}");
+    }
 }

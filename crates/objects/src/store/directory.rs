@@ -1,5 +1,6 @@
 //! A local directory of objects: each is a file.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
@@ -93,10 +94,11 @@ impl Directory {
                 continue;
             }
             let below = path.strip_prefix(&self.root).expect("it was found there");
-            let Some(name) = below.to_str().filter(|_| !is_hidden(&path)) else { continue };
+            let parts: Option<Vec<_>> = below.iter().map(OsStr::to_str).collect();
+            let Some(parts) = parts.filter(|_| !is_hidden(&path)) else { continue };
             // Another process may delete it meanwhile.
             let Ok(metadata) = entry.metadata() else { continue };
-            found.push(Listed { name: name.to_owned(), len_bytes: metadata.len() });
+            found.push(Listed { name: parts.join("/"), len_bytes: metadata.len() });
         }
         Ok(())
     }
@@ -199,7 +201,7 @@ fn create_directories(directory: &Path) -> io::Result<()> {
 /// Makes the name of `path` durable.
 fn sync_directory(path: &Path) -> io::Result<()> {
     match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
-        _ => File::open(".")?.sync_all(),
+        Some(parent) if !parent.as_os_str().is_empty() => larder_platform::sync_directory(parent),
+        _ => larder_platform::sync_directory(Path::new(".")),
     }
 }

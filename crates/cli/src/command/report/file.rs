@@ -6,12 +6,14 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 
 use crate::interrupt::HalfMade;
 use crate::target::is_image;
 
 /// A file that is open before the work begins, so that no work is in vain. It keeps what it has
-/// until the report is whole; a new one is removed if there will be none.
+/// until the report is whole and there is space for it; a new one is removed if there will be none.
 pub struct ReportFile {
     path: PathBuf,
     file: File,
@@ -44,10 +46,19 @@ impl ReportFile {
     }
 
     fn replace(&mut self, report: &str) -> io::Result<()> {
+        let (metadata, len_bytes) = (self.file.metadata()?, report.len() as u64);
         // What is no file has no length.
-        if self.file.metadata()?.is_file() {
-            self.file.set_len(0)?;
+        if !metadata.is_file() {
+            return self.file.write_all(report.as_bytes());
         }
-        self.file.write_all(report.as_bytes())
+        match fallocate(&self.file, FallocateFlags::empty(), 0, len_bytes) {
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+            Err(errno) => {
+                self.file.set_len(metadata.len())?;
+                return Err(errno.into());
+            }
+        }
+        self.file.write_all(report.as_bytes())?;
+        self.file.set_len(len_bytes)
     }
 }

@@ -44,7 +44,7 @@ use crate::target::Target;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Report {
-    /// Write the report to this file; to standard output unless given
+    /// Write the report to this file; to standard output unless given, or if it is "-"
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// How to write the report
@@ -76,13 +76,14 @@ impl Report {
         if global.format == global::Format::Json {
             self.format = Format::Json;
         }
-        let to_terminal = self.output.is_none() && io::stdout().is_terminal();
+        let output = self.output.as_deref().filter(|path| *path != Path::new("-"));
+        let to_terminal = output.is_none() && io::stdout().is_terminal();
         ensure!(
             self.format == Format::Json || !to_terminal,
             "a page is not for a terminal: name a file for it with -o"
         );
         let image = self.image()?;
-        let file = self.output.as_deref().map(ReportFile::open).transpose()?;
+        let file = output.map(ReportFile::open).transpose()?;
         let filesystem = self.source.open(&image)?;
         let document = self.document(&image, &filesystem, global.is_quiet())?;
         warn_of_bad_copies(&filesystem);
@@ -144,12 +145,13 @@ impl Report {
                 bar.start(&now.phase.to_string(), now.total_bytes);
             }
             bar.set(now.done_bytes);
+            ControlFlow::Continue(())
         };
         let options = larder_check::Options {
             check_data_csum: self.check_data,
             progress: if is_quiet { None } else { Some(&show) },
             ..larder_check::Options::default()
         };
-        larder_check::check(filesystem.volume(), &options)
+        larder_check::check(filesystem.volume(), &options).expect("its progress stops nothing")
     }
 }
