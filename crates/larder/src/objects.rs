@@ -5,5 +5,5 @@
 
 pub use larder_objects::{
     Address, Collected, Info, ObjectDevice, ObjectsError, Options, PATIENCE, Policy, Problem,
-    Requests, State, StateName, Store, StoreError, info, verify,
+    Requests, State, StateName, Store, StoreError, info, streams, verify,
 };

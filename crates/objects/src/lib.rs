@@ -17,6 +17,7 @@
 //! - [`Address`]: a URL, and which state is meant.
 //! - [`ObjectDevice`]: the device. [`info`], [`verify`].
 //! - [`Policy`]: which [`State`]s are kept.
+//! - [`streams`]: streams of snapshots in a store, whatever file systems they come from.
 //!
 //! # Invariants
 //! - Every object except the manifest is created once and never changes.
@@ -48,6 +49,7 @@ mod probe;
 mod segment;
 mod states;
 mod store;
+pub mod streams;
 mod writer;
 
 pub use address::{Address, PATIENCE, StateName, is_url};

@@ -34,6 +34,7 @@ mod rm;
 mod send;
 mod setfattr;
 mod stat;
+mod streams;
 mod subvolume;
 mod tar;
 mod touch;
@@ -140,6 +141,8 @@ enum Command {
     Setfattr(setfattr::Setfattr),
     Stat(stat::Stat),
     #[command(subcommand)]
+    Streams(streams::Streams),
+    #[command(subcommand)]
     Subvolume(subvolume::Subvolume),
     Tar(tar::Tar),
     Touch(touch::Touch),
@@ -199,6 +202,7 @@ impl Larder {
             Command::Send(command) => command.run(&global),
             Command::Setfattr(command) => command.run(),
             Command::Stat(command) => command.run(&global),
+            Command::Streams(command) => command.run(&global),
             Command::Subvolume(command) => command.run(&global),
             Command::Tar(command) => command.run(),
             Command::Touch(command) => command.run(),
