@@ -96,10 +96,12 @@ pub fn set_received(root: impl AsFd, uuid: Uuid, stransid: u64) -> io::Result<()
 }
 
 /// The identity of a subvolume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubvolumeInfo {
     /// Its id.
     pub id: u64,
+    /// Its name; empty for the top level.
+    pub name: Vec<u8>,
     /// Its uuid; nil if it has none.
     pub uuid: Uuid,
     /// The uuid of the subvolume that it is a snapshot of; nil for none.
@@ -119,6 +121,7 @@ pub fn subvolume_info(inside: impl AsFd) -> io::Result<SubvolumeInfo> {
     let info: SubvolInfoArgs = call::read::<GET_SUBVOL_INFO, _>(inside)?;
     Ok(SubvolumeInfo {
         id: info.treeid,
+        name: info.name.iter().copied().take_while(|byte| *byte != 0).collect(),
         uuid: Uuid::from_bytes(info.uuid),
         parent_uuid: Uuid::from_bytes(info.parent_uuid),
         is_read_only: info.flags & ROOT_READ_ONLY != 0,

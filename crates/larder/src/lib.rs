@@ -94,8 +94,9 @@ pub use larder_format::item::InodeFlags;
 pub use larder_format::{ItemType, Key, Profile, Uuid};
 #[doc(inline)]
 pub use larder_stream::{
-    CommandError, CommandProblem, Event as ReceiveEvent, ReceiveError, ReceiveOptions,
-    ReceiveProblem, Received, SendError, SendOptions, SendProgress, Sent, Version as StreamVersion,
+    CommandError, CommandProblem, Event as ReceiveEvent, Origin as StreamOrigin, ReceiveError,
+    ReceiveOptions, ReceiveProblem, Received, SendError, SendOptions, SendProgress, Sent,
+    Version as StreamVersion,
 };
 #[cfg(target_os = "linux")]
 pub use mounted::{

@@ -6,5 +6,5 @@
 pub use larder_objects::{
     Address, CacheFolder, Cached, Collected, Info, ObjectDevice, ObjectsError, Options, Policy,
     Problem, Requests, Settings, State, StateName, Store, StoreError, info,
-    requests_of_this_process, verify,
+    requests_of_this_process, streams, verify,
 };

@@ -31,9 +31,13 @@ impl Encoder {
         self.0.push(number as u8);
     }
 
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.raw(bytes);
+    }
+
     pub(crate) fn text(&mut self, text: &str) {
-        self.number(text.len() as u64);
-        self.raw(text.as_bytes());
+        self.bytes(text.as_bytes());
     }
 
     pub(crate) fn list<T>(&mut self, items: &[T], mut item: impl FnMut(&mut Self, &T)) {
@@ -84,10 +88,18 @@ impl<'a> Decoder<'a> {
         T::try_from(self.number()?).map_err(|_| Malformed("a number in it is too large"))
     }
 
-    pub(crate) fn text(&mut self) -> Result<String, Malformed> {
+    pub(crate) fn array<const LEN: usize>(&mut self) -> Result<[u8; LEN], Malformed> {
+        Ok(self.raw(LEN)?.try_into().expect("it has this length"))
+    }
+
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let len = self.small()?;
-        let bytes = self.raw(len)?;
-        String::from_utf8(bytes.to_vec()).map_err(|_| Malformed("a text in it is not UTF-8"))
+        self.raw(len)
+    }
+
+    pub(crate) fn text(&mut self) -> Result<String, Malformed> {
+        let bytes = self.bytes()?.to_vec();
+        String::from_utf8(bytes).map_err(|_| Malformed("a text in it is not UTF-8"))
     }
 
     /// Each item takes at least one byte: so the memory for them is bounded by what was read.

@@ -57,7 +57,7 @@ pub enum ObjectsError {
     /// The store ignores conditions.
     #[error(
         "{store}: it accepts a write whose condition does not hold, so two writers would damage \
-         the file system; it can only be opened read-only"
+         what is there; it can only be read"
     )]
     Unconditional {
         /// The store's name.
@@ -89,6 +89,65 @@ pub enum ObjectsError {
         why: String,
     },
 
+    /// There is no catalogue of streams here.
+    #[error("{store}: there are no streams here; 'larder send --to' puts them into a store")]
+    NoStreams {
+        /// The store's name.
+        store: String,
+    },
+
+    /// The catalogue has no such stream.
+    #[error(
+        "{store}: no stream is called '{name}'; 'larder streams list' shows those that are there"
+    )]
+    NoSuchStream {
+        /// The store's name.
+        store: String,
+        /// What the caller asked for.
+        name: String,
+    },
+
+    /// The name fits several streams.
+    #[error("{store}: several streams are called '{name}'; choose one by its id: {ids}")]
+    Ambiguous {
+        /// The store's name.
+        store: String,
+        /// What the caller asked for.
+        name: String,
+        /// The ids of the streams.
+        ids: String,
+    },
+
+    /// A stream needs a snapshot that is nowhere.
+    #[error(
+        "{store}: the stream of {name} builds on the snapshot with the uuid {uuid}, of which there \
+         is no stream here; receive that snapshot from elsewhere first, or send {name} whole"
+    )]
+    NotThere {
+        /// The store's name.
+        store: String,
+        /// The name of the snapshot.
+        name: String,
+        /// The uuid of the one that it needs.
+        uuid: String,
+    },
+
+    /// A stream stays, and needs one that should go.
+    #[error("{store}: {needed}; name those too, or prune with --dependents")]
+    Needed {
+        /// The store's name.
+        store: String,
+        /// Which stream needs which.
+        needed: String,
+    },
+
+    /// Somebody has pruned what a sender had sent.
+    #[error("{store}: the parts of this stream were pruned while it was sent; send it again")]
+    Pruned {
+        /// The store's name.
+        store: String,
+    },
+
     /// The text is no address of a store.
     #[error("{text}: {why}")]
     Address {
@@ -114,13 +173,20 @@ impl ObjectsError {
                 Problem::Unsupported => io::ErrorKind::Unsupported,
                 Problem::Condition | Problem::Other => io::ErrorKind::Other,
             },
-            Self::Missing { .. } | Self::NoSuchState { .. } => io::ErrorKind::NotFound,
+            Self::Missing { .. }
+            | Self::NoSuchState { .. }
+            | Self::NoStreams { .. }
+            | Self::NoSuchStream { .. }
+            | Self::NotThere { .. }
+            | Self::Pruned { .. } => io::ErrorKind::NotFound,
             Self::Exists { .. } => io::ErrorKind::AlreadyExists,
-            Self::InUse { .. } => io::ErrorKind::ResourceBusy,
+            Self::InUse { .. } | Self::Needed { .. } => io::ErrorKind::ResourceBusy,
             Self::Fenced { .. } | Self::Failed { .. } | Self::Unconditional { .. } => {
                 io::ErrorKind::ReadOnlyFilesystem
             }
-            Self::Address { .. } | Self::Setting { .. } => io::ErrorKind::InvalidInput,
+            Self::Address { .. } | Self::Ambiguous { .. } | Self::Setting { .. } => {
+                io::ErrorKind::InvalidInput
+            }
             Self::Damaged { .. } => io::ErrorKind::InvalidData,
         }
     }

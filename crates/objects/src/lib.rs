@@ -18,6 +18,7 @@
 //! - [`Address`]: a URL, and which state is meant.
 //! - [`ObjectDevice`]: the device. [`info`], [`verify`].
 //! - [`Policy`]: which [`State`]s are kept.
+//! - [`streams`]: streams of snapshots in a store, whatever file systems they come from.
 //!
 //! # Invariants
 //! - Every object except the manifest is created once and never changes.
@@ -53,6 +54,7 @@ mod segment;
 mod settings;
 mod states;
 mod store;
+pub mod streams;
 mod writer;
 
 pub use address::{Address, StateName, is_url};

@@ -156,10 +156,10 @@ impl Manifest {
         if from.number()? != VERSION {
             return Err(Malformed("it is of a version that this larder does not know"));
         }
-        let uuid = array(&mut from)?;
+        let uuid = from.array()?;
         let (len_bytes, epoch) = (from.number()?, from.small()?);
         let writer = Writer {
-            nonce: array(&mut from)?,
+            nonce: from.array()?,
             host: from.text()?,
             pid: from.small()?,
             since: from.number()?,
@@ -198,10 +198,6 @@ impl Manifest {
             marks,
         })
     }
-}
-
-fn array(from: &mut Decoder<'_>) -> Result<[u8; 16], Malformed> {
-    Ok(from.raw(16)?.try_into().expect("16 bytes"))
 }
 
 fn encode_root(to: &mut Encoder, root: Option<RootRef>) {

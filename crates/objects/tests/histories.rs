@@ -18,67 +18,13 @@ use larder_objects::{
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use support::{MemoryStore, Network};
+use support::{MemoryStore, Network, Persistent};
 
 const BLOCK_BYTES: u64 = 512;
 const BLOCKS: u64 = 24;
 
 /// What each block holds: a number, or zero.
 type Image = Vec<u64>;
-
-/// A store whose requests are repeated at once.
-#[derive(Debug)]
-struct Persistent(Arc<Network>);
-
-impl Persistent {
-    fn repeat<T>(
-        &self,
-        request: impl Fn(&Network) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        for _ in 0..5 {
-            match request(&self.0) {
-                Err(error) if error.problem == Problem::Temporary => {}
-                result => return result,
-            }
-        }
-        request(&self.0)
-    }
-}
-
-impl Store for Persistent {
-    fn name(&self) -> &'static str {
-        "persistent"
-    }
-
-    fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-        self.repeat(|store| store.get(name, range.clone()))
-    }
-
-    fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError> {
-        self.repeat(|store| store.get_versioned(name))
-    }
-
-    fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
-        self.repeat(|store| store.create(name, content.clone()))
-    }
-
-    fn replace(
-        &self,
-        name: &str,
-        content: Bytes,
-        version: &Version,
-    ) -> Result<Version, StoreError> {
-        self.repeat(|store| store.replace(name, content.clone(), version))
-    }
-
-    fn delete(&self, name: &str) -> Result<(), StoreError> {
-        self.repeat(|store| store.delete(name))
-    }
-
-    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        self.repeat(|store| store.list(prefix))
-    }
-}
 
 fn read(device: &ObjectDevice) -> Result<Image, larder_device::DeviceError> {
     let block = |block| {

@@ -41,7 +41,9 @@ pub use receive::{
     Changes, CommandError, CommandProblem, Event, ImageTarget, Origin, Original, ReceiveError,
     ReceiveOptions, ReceiveProblem, Received, Target, receive,
 };
-pub use send::{Counted, Reading, SendError, SendOptions, SendProgress, Sent, send, send_reading};
+pub use send::{
+    Counted, Reading, SendError, SendOptions, SendProgress, Sent, origin_of, send, send_reading,
+};
 pub use wire::{
     Attribute, Command, Follower, LocalCommands, Reader, StreamError, StreamProblem, Timestamp,
     TooLong, Version, Work, Writer, encode, encode_local,

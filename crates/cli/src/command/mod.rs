@@ -34,6 +34,7 @@ mod rm;
 mod send;
 mod setfattr;
 mod stat;
+mod streams;
 mod subvolume;
 mod tar;
 mod touch;
@@ -141,6 +142,8 @@ enum Command {
     Setfattr(setfattr::Setfattr),
     Stat(stat::Stat),
     #[command(subcommand)]
+    Streams(streams::Streams),
+    #[command(subcommand)]
     Subvolume(subvolume::Subvolume),
     Tar(tar::Tar),
     Touch(touch::Touch),
@@ -213,6 +216,7 @@ impl Command {
             Self::Send(command) => command.run(global),
             Self::Setfattr(command) => command.run(),
             Self::Stat(command) => command.run(global),
+            Self::Streams(command) => command.run(global),
             Self::Subvolume(command) => command.run(global),
             Self::Tar(command) => command.run(),
             Self::Touch(command) => command.run(),

@@ -350,6 +350,10 @@ const ELSEWHERE: &[&str] = &[
     "objects gc",
     "objects info",
     "objects states",
+    // mount/streams.rs
+    "streams list",
+    "streams prune",
+    "streams verify",
     // mount/reports.rs
     "device stats",
     "health",

@@ -38,6 +38,7 @@ mod rings;
 mod same_as_btrfs;
 mod second_mount;
 mod send;
+mod streams;
 mod subvolumes;
 mod support;
 mod sync;

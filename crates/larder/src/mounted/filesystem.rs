@@ -35,6 +35,11 @@ impl MountedFilesystem {
         Ok(mounted)
     }
 
+    /// The file system that `inside` lies in.
+    pub(super) fn of(inside: File) -> Self {
+        Self { inside }
+    }
+
     /// Id of the subvolume that the path lies in.
     pub fn subvolume_id(&self) -> Result<u64> {
         larder_ioctl::subvolume_id(&self.inside).map_err(of_mounted)

@@ -2,19 +2,20 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
 use larder_filesystem::Relative;
 use larder_format::{Uuid, objectid};
+use larder_ioctl::KernelSend;
 use larder_ioctl::channel::{Channel, Kind, Request, SendRequest};
-use larder_ioctl::{KernelSend, SubvolumeInfo};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
 use super::estimate::Estimate;
-use crate::{SendError, SendOptions, StreamVersion};
+use super::filesystem::MountedFilesystem;
+use crate::{Error, Overview, SendError, SendOptions, StreamOrigin, StreamVersion, SubvolumeInfo};
 
 /// How much goes through a pipe at once.
 const PIPE_BYTES: usize = 1 << 20;
@@ -55,6 +56,47 @@ impl MountedSnapshot {
         Ok(Self { root, id, on: On::Kernel(filesystem) })
     }
 
+    /// The name of its root in the directory above.
+    pub fn name(&self) -> io::Result<Vec<u8>> {
+        Ok(larder_ioctl::subvolume_info(&self.root)?.name)
+    }
+
+    /// How streams name this snapshot.
+    pub fn origin(&self) -> io::Result<StreamOrigin> {
+        let larder_ioctl::SubvolumeInfo { uuid, received_uuid, ctransid, .. } =
+            larder_ioctl::subvolume_info(&self.root)?;
+        Ok(StreamOrigin::sent(uuid, received_uuid, ctransid))
+    }
+
+    /// The other read-only subvolumes of the file system for which `is_wanted` is true. Those that
+    /// lie outside of what is mounted are left out.
+    pub fn others(
+        &self,
+        mut is_wanted: impl FnMut(&SubvolumeInfo) -> bool,
+    ) -> crate::Result<Vec<Self>> {
+        let filesystem = MountedFilesystem::of(self.root.try_clone().map_err(Error::Mounted)?);
+        // What the path here and the one from the top level have in common is below the top of
+        // both.
+        let here = std::fs::read_link(format!("/proc/self/fd/{}", self.root.as_raw_fd()));
+        let here = here.map_err(Error::Mounted)?;
+        let from_top = filesystem.subvolume_path(self.id)?;
+        let (mounted_at, mounted) = without_common_end(&here, &from_top);
+        let mut others = Vec::new();
+        for info in filesystem.subvolumes()? {
+            let info = info?;
+            let is_other = info.id != self.id && info.is_read_only && !info.is_being_deleted;
+            if !is_other || !is_wanted(&info) {
+                continue;
+            }
+            let path = filesystem.subvolume_path(info.id)?;
+            let Ok(below) = path.strip_prefix(mounted) else { continue };
+            let found = Self::open(mounted_at.join(below));
+            let is_it = |found: &Self| found.is_together(self) && found.id == info.id;
+            others.extend(found.ok().filter(is_it));
+        }
+        Ok(others)
+    }
+
     /// Whether both lie on one file system.
     pub fn is_together(&self, other: &Self) -> bool {
         self.on == other.on
@@ -89,7 +131,7 @@ impl MountedSnapshot {
             return Ok(None);
         }
         let relative = |snapshot: &Self| -> io::Result<Relative> {
-            let SubvolumeInfo { uuid, parent_uuid, ctransid: generation, .. } =
+            let larder_ioctl::SubvolumeInfo { uuid, parent_uuid, ctransid: generation, .. } =
                 larder_ioctl::subvolume_info(&snapshot.root)?;
             Ok(Relative { uuid, parent_uuid, generation })
         };
@@ -171,6 +213,17 @@ impl MountedSnapshot {
             Ok(stream_bytes)
         })
     }
+}
+
+/// Both paths without the parts at their ends that are the same.
+fn without_common_end<'a>(one: &'a Path, other: &'a Path) -> (&'a Path, &'a Path) {
+    let (mut one, mut other) = (one, other);
+    while let (Some(above_one), Some(above_other)) = (one.parent(), other.parent())
+        && one.file_name() == other.file_name()
+    {
+        (one, other) = (above_one, above_other);
+    }
+    (one, other)
 }
 
 /// Copies everything that comes through a pipe.

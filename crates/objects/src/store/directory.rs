@@ -29,7 +29,8 @@ impl Directory {
     /// The store in the directory `root`, which the first object creates.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
-        Self { name: format!("file://{}", root.display()), root }
+        let shown = root.display().to_string();
+        Self { name: format!("file://{}", shown.trim_end_matches('/')), root }
     }
 
     fn path(&self, name: &str) -> PathBuf {

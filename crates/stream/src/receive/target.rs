@@ -14,6 +14,13 @@ pub struct Origin {
     pub ctransid: u64,
 }
 
+impl Origin {
+    /// The state of a subvolume that is sent: one that was received keeps the uuid of its source.
+    pub fn sent(uuid: Uuid, received_uuid: Uuid, ctransid: u64) -> Self {
+        Self { uuid: if received_uuid.is_nil() { uuid } else { received_uuid }, ctransid }
+    }
+}
+
 /// A place for subvolumes, which are received one after the other.
 ///
 /// Paths of commands have been checked: they lead down. A target may defer commands, as long as no

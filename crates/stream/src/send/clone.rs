@@ -17,9 +17,10 @@ use larder_format::{FormatError, ItemType, Key, Logical, Uuid, objectid};
 use larder_platform::{OsStrExt, OsStringExt};
 
 use super::SendError;
-use super::identity;
 use super::names::Names;
+use super::origin_of;
 use super::record::bad_item;
+use crate::receive::Origin;
 
 /// References of one extent to check: if there are many, one of the first is right.
 const HINTS: usize = 32;
@@ -91,7 +92,7 @@ impl CloneSources {
                     shared_range(&self.sent, hint.ino, offset, before, wanted)
                 {
                     let Ok(Some(path)) = path_now(&file, names) else { continue };
-                    let (uuid, ctransid) = identity(&self.sent);
+                    let Origin { uuid, ctransid } = origin_of(&self.sent);
                     return Some(CloneSource { uuid, ctransid, path, offset, len_bytes });
                 }
             }
@@ -102,7 +103,7 @@ impl CloneSources {
                     let Ok(Some(link)) = first_link(&file) else { continue };
                     let Ok(path) = paths.of(&link) else { continue };
                     let path = path.into_os_string().into_vec();
-                    let (uuid, ctransid) = identity(source);
+                    let Origin { uuid, ctransid } = origin_of(source);
                     return Some(CloneSource { uuid, ctransid, path, offset, len_bytes });
                 }
             }

@@ -34,10 +34,10 @@ use std::sync::Arc;
 
 use larder_btree::Readahead;
 use larder_filesystem::{Error, SendGuard, Subvolume};
-use larder_format::Uuid;
 
 use self::changes::Changes;
 use self::sender::Sender;
+use crate::receive::Origin;
 use crate::wire::{Version, stream_header};
 
 pub use error::SendError;
@@ -166,11 +166,8 @@ fn hold(subvolume: &Subvolume) -> Result<SendGuard, SendError> {
     })
 }
 
-/// The identity of a subvolume for the receiver: the uuid that it was received from, or its own;
-/// and the transaction that last changed it.
-fn identity(subvolume: &Subvolume) -> (Uuid, u64) {
+/// The identity of a subvolume for the receiver of its stream.
+pub fn origin_of(subvolume: &Subvolume) -> Origin {
     let item = subvolume.root_item();
-    let received = item.received_uuid();
-    let uuid = if received.is_nil() { item.uuid() } else { received };
-    (uuid, item.ctransid.get())
+    Origin::sent(item.uuid(), item.received_uuid(), item.ctransid.get())
 }

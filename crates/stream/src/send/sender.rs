@@ -17,7 +17,8 @@ use super::names::{Id, Names};
 use super::pipeline::Output;
 use super::progress::Counted;
 use super::record::{Record, Records};
-use super::{Reading, SendError, SendOptions, identity};
+use super::{Reading, SendError, SendOptions, origin_of};
+use crate::receive::Origin;
 use crate::wire::{Command, Version};
 
 /// The number of changes whose leaves are fetched at a time.
@@ -98,11 +99,11 @@ impl<'a> Sender<'a> {
 
     fn begin(&mut self) -> Result<(), SendError> {
         let name = self.new.info()?.name.ok_or(SendError::NotNamed(self.new.id()))?.name;
-        let (uuid, ctransid) = identity(&self.new);
+        let Origin { uuid, ctransid } = origin_of(&self.new);
         match &self.old {
             None => self.output.put(&Command::Subvol { path: &name, uuid, ctransid }),
             Some(parent) => {
-                let (clone_uuid, clone_ctransid) = identity(parent);
+                let Origin { uuid: clone_uuid, ctransid: clone_ctransid } = origin_of(parent);
                 let path = &name;
                 self.output.put(&Command::Snapshot {
                     path,

@@ -54,12 +54,13 @@ pub fn create(url: &Path, len_bytes: u64) -> anyhow::Result<()> {
     Ok(larder_objects::ObjectDevice::create(&*store, len_bytes, Policy::default(), DELETE_AFTER)?)
 }
 
-fn store(address: &Address) -> anyhow::Result<Arc<dyn Store>> {
+/// The store there.
+pub fn store(address: &Address) -> anyhow::Result<Arc<dyn Store>> {
     Ok(address.connect()?.0)
 }
 
 /// Reads an address without a state.
-fn parse_address(text: &str) -> Result<Address, String> {
+pub fn parse_address(text: &str) -> Result<Address, String> {
     let address: Address =
         text.parse().map_err(|error: larder_objects::ObjectsError| error.to_string())?;
     match address.state {
@@ -72,12 +73,13 @@ fn parse_policy(text: &str) -> Result<Policy, String> {
     text.parse()
 }
 
-fn parse_time(text: &str) -> Result<u64, String> {
+/// Reads an age.
+pub fn parse_time(text: &str) -> Result<u64, String> {
     parse_seconds(text)
 }
 
 /// The local date and time of so many seconds since 1970.
-fn local(seconds: u64) -> String {
+pub fn local(seconds: u64) -> String {
     let time = i64::try_from(seconds).ok().and_then(|s| jiff::Timestamp::from_second(s).ok());
     time.map_or_else(
         || seconds.to_string(),

@@ -1,6 +1,7 @@
 //! `larder receive`.
 
 mod dump_json;
+mod objects;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -15,8 +16,10 @@ use anyhow::{Context, bail, ensure};
 use clap::{ArgAction, Args};
 use jiff::tz::TimeZone;
 use larder::{ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSnapshots, Received};
+use larder_objects::Address;
 
 use super::Outcome;
+use super::objects::parse_address;
 use crate::global::{Global, Verbosity};
 use crate::interrupt;
 use crate::operand::parse_number;
@@ -39,11 +42,18 @@ const INPUT_BYTES: usize = 1 << 20;
 /// which `larder subvolume show` shows. One that is not, because the stream was cut short or a
 /// command failed, can be changed and has none: delete it and receive again.
 ///
+/// With --from, the newest stream at a URL is received, or the one that --stream names, and before
+/// it those that it needs and that are not there yet. A snapshot that is incomplete because of an
+/// error or an interruption is removed, by this command or by the next one into the same directory:
+/// run it again and it goes on with that snapshot.
+///
 /// Examples:
 ///   btrfs send /data/monday | larder receive backup.img:/snapshots
 ///   larder receive -f tuesday.stream backup.img:/snapshots
 ///   larder send disk.img:/monday | larder receive /mnt/backup
 ///   larder receive --dump -f tuesday.stream
+///   larder receive --from s3://bucket/backups restored.img:/
+///   larder receive --from https://example.org/backups --stream monday /mnt/backup
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Receive {
@@ -53,6 +63,17 @@ pub struct Receive {
     /// Read the stream from this file and not from standard input
     #[arg(short, value_name = "FILE")]
     file: Option<PathBuf>,
+    /// Receive from this URL, where larder send --to has sent to
+    #[arg(
+        long,
+        value_name = "URL",
+        value_parser = parse_address,
+        conflicts_with_all = ["file", "dump"]
+    )]
+    from: Option<Address>,
+    /// The stream to receive, by its id, or by the name or the uuid of its snapshot
+    #[arg(long, value_name = "STREAM", requires = "from")]
+    stream: Option<String>,
     /// Stop where the first stream ends; otherwise everything is received up to the end of the
     /// input
     #[arg(short = 'e')]
@@ -88,6 +109,18 @@ pub struct Receive {
 impl Receive {
     pub fn run(mut self, global: &Global) -> Outcome {
         self.quiet |= global.is_quiet();
+        let detail = match (u8::from(global.verbosity() >= Verbosity::Info)
+            + u8::from(global.verbosity() >= Verbosity::Verbose))
+        .saturating_add(self.verbose)
+        {
+            _ if self.quiet => None,
+            0 => None,
+            1 => Some(Detail::Data),
+            _ => Some(Detail::Everything),
+        };
+        if let (Some(address), Some(target)) = (&self.from, &self.target) {
+            return self.receive_objects(address, target, detail);
+        }
         let input = match &self.file {
             Some(path) => File::open(path).with_context(|| path.display().to_string())?,
             None if io::stdin().is_terminal() => {
@@ -97,16 +130,8 @@ impl Receive {
         };
         let len_bytes = len_of(&input);
         let input = BufReader::with_capacity(INPUT_BYTES, input);
-        let detail = match (u8::from(global.verbosity() >= Verbosity::Info)
-            + u8::from(global.verbosity() >= Verbosity::Verbose))
-        .saturating_add(self.verbose)
-        {
-            0 => None,
-            1 => Some(Detail::Data),
-            _ => Some(Detail::Everything),
-        };
         match &self.target {
-            Some(target) if !self.dump => match detail.filter(|_| !self.quiet) {
+            Some(target) if !self.dump => match detail {
                 Some(detail) => self.receive(Told::new(input, detail), len_bytes, target),
                 None => self.receive(input, len_bytes, target),
             },
@@ -128,20 +153,11 @@ impl Receive {
         len_bytes: Option<u64>,
         target: &OsStr,
     ) -> Outcome {
-        let options = ReceiveOptions {
-            stop_at_end: self.stop_at_end,
-            max_errors: self.max_errors,
-            force_decompress: self.force_decompress,
-        };
-        let mut watch = Watch::new(self.quiet, len_bytes)?;
+        let options = self.options();
+        let mut watch = Watch::new(self.quiet)?;
+        watch.begin(len_bytes);
         let mut observe = |event: ReceiveEvent<'_>| watch.event(&event);
-        let mounted = self.source.mounted_path(target)?.filter(|target| target.is_dir());
-        if let Some(mount) = &self.mount {
-            let shown = target.display();
-            let place = mounted.with_context(|| format!("{shown}: -m is for what is mounted"))?;
-            ensure!(is_below(place, mount)?, "{shown}: is not below {}", mount.display());
-        }
-        if mounted.is_some() {
+        if self.mounted_directory(target)?.is_some() {
             let outcome = larder::receive_mounted(target, input, &options, &mut observe);
             let folder = target.to_string_lossy();
             let folder = folder.trim_end_matches('/');
@@ -160,6 +176,25 @@ impl Receive {
         }
         let delete = |name: &str| format!("larder subvolume delete {}/{name}", trimmed(target));
         Ok(report(outcome, &delete))
+    }
+
+    fn options(&self) -> ReceiveOptions {
+        ReceiveOptions {
+            stop_at_end: self.stop_at_end,
+            max_errors: self.max_errors,
+            force_decompress: self.force_decompress,
+        }
+    }
+
+    /// The target, if it is a directory of a mounted file system, and of the one that -m says.
+    fn mounted_directory<'a>(&self, target: &'a OsStr) -> anyhow::Result<Option<&'a Path>> {
+        let mounted = self.source.mounted_path(target)?.filter(|target| target.is_dir());
+        if let Some(mount) = &self.mount {
+            let shown = target.display();
+            let place = mounted.with_context(|| format!("{shown}: -m is for what is mounted"))?;
+            ensure!(is_below(place, mount)?, "{shown}: is not below {}", mount.display());
+        }
+        Ok(mounted)
     }
 }
 
@@ -205,16 +240,26 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(is_quiet: bool, len_bytes: Option<u64>) -> io::Result<Self> {
+    fn new(is_quiet: bool) -> io::Result<Self> {
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in interrupt::heeded() {
             // The second signal has its usual effect: the input may never come.
             signal_hook::flag::register_conditional_default(signal, interrupted.clone())?;
             signal_hook::flag::register(signal, interrupted.clone())?;
         }
-        let mut progress = Progress::of_bytes();
-        len_bytes.inspect(|len_bytes| progress.expect(*len_bytes));
-        Ok(Self { is_quiet, progress, interrupted })
+        Ok(Self { is_quiet, progress: Progress::of_bytes(), interrupted })
+    }
+
+    /// An input begins, of this length if it is known.
+    fn begin(&mut self, len_bytes: Option<u64>) {
+        self.progress = Progress::of_bytes();
+        len_bytes.inspect(|len_bytes| self.progress.expect(*len_bytes));
+    }
+
+    fn say(&self, text: &str) {
+        if !self.is_quiet {
+            self.progress.say(text);
+        }
     }
 
     fn event(&mut self, event: &ReceiveEvent<'_>) -> ControlFlow<()> {

@@ -1,5 +1,7 @@
 //! `larder send`.
 
+mod objects;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -10,11 +12,13 @@ use std::sync::Arc;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use larder::{
-    Filesystem, MountedSnapshot, SendError, SendOptions, SendProgress, SendSnapshot, StreamVersion,
-    Subvolume,
+    Filesystem, MountedSnapshot, SendError, SendOptions, SendProgress, SendSnapshot, StreamOrigin,
+    StreamVersion, Subvolume, SubvolumeInfo,
 };
+use larder_objects::Address;
 
 use super::Outcome;
+use super::objects::parse_address;
 use crate::global::Global;
 use crate::interrupt::HalfMade;
 use crate::output::stdout;
@@ -32,10 +36,17 @@ const ENOUGH_TO_TELL: u64 = 1000;
 /// the same way; they answer root, and larder's also the user who mounted. All snapshots are of one
 /// file system.
 ///
+/// With --to, each snapshot becomes a stream of objects at a URL: s3://BUCKET/PREFIX, gs://, az://
+/// or file:///DIRECTORY. A send that was interrupted goes on where it was when it is repeated, and
+/// what is there already is not sent again. `larder receive --from` receives such streams, with
+/// those that they need, and `larder streams` lists, verifies and prunes them.
+///
 /// Examples:
 ///   larder send disk.img:/snapshots/monday | btrfs receive /backup
 ///   larder send -p disk.img:/snapshots/monday -f tuesday.stream disk.img:/snapshots/tuesday
 ///   larder send -p /mnt/monday /mnt/tuesday | ssh host larder receive backup.img:/
+///   larder send --to s3://bucket/backups ~/mnt/monday
+///   larder send --to s3://bucket/backups --incremental ~/mnt/tuesday
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Send {
@@ -52,6 +63,18 @@ pub struct Send {
     /// Write to this file and not to standard output
     #[arg(short, value_name = "FILE")]
     file: Option<PathBuf>,
+    /// Send objects to this URL
+    #[arg(
+        long,
+        value_name = "URL",
+        value_parser = parse_address,
+        conflicts_with_all = ["file", "one_stream", "no_data"]
+    )]
+    to: Option<Address>,
+    /// Send only what differs from the closest relative of each snapshot that is here and at the
+    /// URL; everything if there is none
+    #[arg(long, requires = "to", conflicts_with_all = ["parent", "clone_source"])]
+    incremental: bool,
     /// Version of the stream; 0 for the newest
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_version)]
     proto: Proto,
@@ -98,6 +121,18 @@ trait Snapshot: Clone {
     fn closest_relative<'a>(&self, others: &'a [Self]) -> anyhow::Result<Option<&'a Self>>;
 
     fn send(&self, options: &SendOptions<Self>, out: &mut dyn Write) -> Result<(), SendError>;
+
+    /// How streams name it.
+    fn origin(&self) -> anyhow::Result<StreamOrigin>;
+
+    /// Its name. The top level has none.
+    fn name(&self) -> anyhow::Result<Vec<u8>>;
+
+    /// The other read-only subvolumes of the file system that are wanted.
+    fn others(
+        &self,
+        is_wanted: &mut dyn FnMut(&SubvolumeInfo) -> bool,
+    ) -> anyhow::Result<Vec<Self>>;
 }
 
 impl Snapshot for Subvolume {
@@ -112,6 +147,29 @@ impl Snapshot for Subvolume {
     fn send(&self, options: &SendOptions<Self>, out: &mut dyn Write) -> Result<(), SendError> {
         SendSnapshot::send(self, options, out).map(drop)
     }
+
+    fn origin(&self) -> anyhow::Result<StreamOrigin> {
+        Ok(SendSnapshot::origin(self))
+    }
+
+    fn name(&self) -> anyhow::Result<Vec<u8>> {
+        Ok(self.info()?.name.map(|name| name.name).unwrap_or_default())
+    }
+
+    fn others(
+        &self,
+        is_wanted: &mut dyn FnMut(&SubvolumeInfo) -> bool,
+    ) -> anyhow::Result<Vec<Self>> {
+        let mut others = Vec::new();
+        for info in self.filesystem().subvolumes() {
+            let info = info?;
+            let is_other = info.id != self.id() && info.is_read_only && !info.is_being_deleted;
+            if is_other && is_wanted(&info) {
+                others.push(self.filesystem().subvolume_by_id(info.id)?);
+            }
+        }
+        Ok(others)
+    }
 }
 
 impl Snapshot for MountedSnapshot {
@@ -125,6 +183,21 @@ impl Snapshot for MountedSnapshot {
 
     fn send(&self, options: &SendOptions<Self>, out: &mut dyn Write) -> Result<(), SendError> {
         self.send(options, out).map(drop)
+    }
+
+    fn origin(&self) -> anyhow::Result<StreamOrigin> {
+        Ok(self.origin()?)
+    }
+
+    fn name(&self) -> anyhow::Result<Vec<u8>> {
+        Ok(self.name()?)
+    }
+
+    fn others(
+        &self,
+        is_wanted: &mut dyn FnMut(&SubvolumeInfo) -> bool,
+    ) -> anyhow::Result<Vec<Self>> {
+        Ok(self.others(is_wanted)?)
     }
 }
 
@@ -168,44 +241,100 @@ impl Send {
             let newest = snapshots[0].newest_version().number();
             eprintln!("Protocol version requested: {} (supported {newest})", version.number());
         }
+        let sending = Sending {
+            names: &self.snapshots,
+            snapshots,
+            parent,
+            clone_sources,
+            version,
+            compressed_data: self.compressed_data,
+            no_data: self.no_data,
+            is_verbose,
+            is_quiet,
+        };
+        match &self.to {
+            Some(address) => objects::send(&sending, address, self.incremental),
+            None => self.write_streams(&sending),
+        }
+    }
+
+    fn write_streams<S: Snapshot>(&self, sending: &Sending<'_, S>) -> anyhow::Result<()> {
         let file: Vec<PathBuf> = self.file.iter().cloned().collect();
         let half_made = HalfMade::of(&file)?;
-        let mut out = Output::new(self.file.as_deref())?;
-        let last = snapshots.len() - 1;
-        for (number, snapshot) in snapshots.iter().enumerate() {
-            let parent = match &parent {
-                Some(parent) => Some(parent),
-                None => snapshot.closest_relative(&clone_sources)?,
-            };
+        let mut out = open_output(self.file.as_deref())?;
+        let last = sending.snapshots.len() - 1;
+        for (number, snapshot) in sending.snapshots.iter().enumerate() {
             let options = SendOptions {
-                version,
-                parent: parent.cloned(),
-                clone_sources: clone_sources.clone(),
-                compressed_data: self.compressed_data,
-                no_data: self.no_data,
                 begins_stream: number == 0 || !self.one_stream,
                 ends_stream: number == last || !self.one_stream,
-                progress: Arc::default(),
+                ..sending.options(sending.parent_of(snapshot)?)
             };
-            let name = self.snapshots[number].display();
-            if !is_quiet {
-                eprintln!("At subvol {name}");
-            }
-            out.begin(options.progress.clone());
-            match snapshot.send(&options, &mut out) {
+            let name = sending.begin(number);
+            let mut passing = Passing::new(&mut out, options.progress.clone());
+            match snapshot.send(&options, &mut passing) {
                 // Elsewhere a reader that goes has seen enough; here it has an incomplete snapshot.
                 Err(SendError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
                     bail!("{name}: the reader has closed the stream before its end")
                 }
                 sent => sent.with_context(|| name.to_string())?,
             }
-            if is_verbose {
-                eprintln!("{name}: {} bytes were sent", out.written_bytes);
-            }
+            sending.tell_length(number, passing.passed_bytes);
         }
         out.flush()?;
         half_made.keep();
         Ok(())
+    }
+}
+
+/// What is sent, and how.
+struct Sending<'a, S> {
+    /// The snapshots as the user names them.
+    names: &'a [OsString],
+    snapshots: Vec<S>,
+    parent: Option<S>,
+    clone_sources: Vec<S>,
+    version: StreamVersion,
+    compressed_data: bool,
+    no_data: bool,
+    is_verbose: bool,
+    is_quiet: bool,
+}
+
+impl<S: Snapshot> Sending<'_, S> {
+    fn parent_of(&self, snapshot: &S) -> anyhow::Result<Option<S>> {
+        match &self.parent {
+            Some(parent) => Ok(Some(parent.clone())),
+            None => Ok(snapshot.closest_relative(&self.clone_sources)?.cloned()),
+        }
+    }
+
+    /// For a stream of its own.
+    fn options(&self, parent: Option<S>) -> SendOptions<S> {
+        SendOptions {
+            version: self.version,
+            parent,
+            clone_sources: self.clone_sources.clone(),
+            compressed_data: self.compressed_data,
+            no_data: self.no_data,
+            begins_stream: true,
+            ends_stream: true,
+            progress: Arc::default(),
+        }
+    }
+
+    /// Tells that a snapshot begins. Returns its name.
+    fn begin(&self, number: usize) -> std::ffi::os_str::Display<'_> {
+        let name = self.names[number].display();
+        if !self.is_quiet {
+            eprintln!("At subvol {name}");
+        }
+        name
+    }
+
+    fn tell_length(&self, number: usize, len_bytes: u64) {
+        if self.is_verbose {
+            eprintln!("{}: {len_bytes} bytes were sent", self.names[number].display());
+        }
     }
 }
 
@@ -233,48 +362,44 @@ fn find_mounted(
     Ok(snapshot)
 }
 
-/// The output, with a count of its bytes.
-struct Output {
-    inner: Box<dyn Write>,
-    /// Bytes of this snapshot.
-    written_bytes: u64,
+/// The file for the streams, or standard output.
+fn open_output(file: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
+    Ok(match file {
+        Some(path) => Box::new(File::create(path).with_context(|| path.display().to_string())?),
+        None if io::stdout().is_terminal() => {
+            bail!("a stream is not for a terminal: redirect it, or give a file with -f")
+        }
+        None => Box::new(stdout()),
+    })
+}
+
+/// A stream that passes by on its way to the output, and is counted.
+struct Passing<'a> {
+    output: &'a mut dyn Write,
+    passed_bytes: u64,
     line: Progress,
     progress: Arc<SendProgress>,
 }
 
-impl Output {
-    fn new(file: Option<&Path>) -> anyhow::Result<Self> {
-        let inner: Box<dyn Write> = match file {
-            Some(path) => Box::new(File::create(path).with_context(|| path.display().to_string())?),
-            None if io::stdout().is_terminal() => {
-                bail!("a stream is not for a terminal: redirect it, or give a file with -f")
-            }
-            None => Box::new(stdout()),
-        };
-        let line = Progress::of_bytes();
-        Ok(Self { inner, written_bytes: 0, line, progress: Arc::default() })
-    }
-
-    /// Another snapshot begins.
-    fn begin(&mut self, progress: Arc<SendProgress>) {
-        (self.written_bytes, self.line) = (0, Progress::of_bytes());
-        self.progress = progress;
+impl<'a> Passing<'a> {
+    fn new(output: &'a mut dyn Write, progress: Arc<SendProgress>) -> Self {
+        Self { output, passed_bytes: 0, line: Progress::of_bytes(), progress }
     }
 }
 
-impl Write for Output {
+impl Write for Passing<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let len = self.inner.write(bytes)?;
-        self.written_bytes += len as u64;
+        let len = self.output.write(bytes)?;
+        self.passed_bytes += len as u64;
         let millionths = u64::from(self.progress.millionths());
         if millionths >= ENOUGH_TO_TELL {
-            self.line.expect(self.written_bytes.saturating_mul(1_000_000) / millionths);
+            self.line.expect(self.passed_bytes.saturating_mul(1_000_000) / millionths);
         }
-        self.line.set(self.written_bytes);
+        self.line.set(self.passed_bytes);
         Ok(len)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
+        self.output.flush()
     }
 }

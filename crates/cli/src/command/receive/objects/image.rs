@@ -1,0 +1,88 @@
+//! A directory of a file system in an image.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use larder::{Directory, ErrorKind, ReceiveError, ReceiveOptions, ReceiveSnapshots, Received};
+use larder_objects::streams::{Name, Origin};
+
+use super::{Destination, Found, NOTE, Observe, origins};
+use crate::command::receive::trimmed;
+use crate::source::{Writing, on_image};
+use crate::target::Target;
+
+pub(super) struct Image {
+    writing: Writing,
+    directory: Directory,
+    /// The note's path in the file system.
+    note: PathBuf,
+    target: OsString,
+}
+
+impl Image {
+    pub(super) fn open(writing: Writing, target: &OsStr) -> anyhow::Result<Self> {
+        let path = writing.path(target)?;
+        let directory = writing.start.open_directory(&path);
+        let directory = directory.with_context(|| on_image(&Target::parse(target).image))?;
+        let note = Path::new(&path).join(NOTE);
+        Ok(Self { writing, directory, note, target: target.to_owned() })
+    }
+}
+
+impl Destination for Image {
+    fn there(&self) -> anyhow::Result<Vec<Origin>> {
+        let mut there = Vec::new();
+        for info in self.writing.filesystem.subvolumes() {
+            there.extend(origins(&info?));
+        }
+        Ok(there)
+    }
+
+    fn find(&self, name: &Name) -> anyhow::Result<Found> {
+        let found = match self.directory.child(OsStr::from_bytes(name.as_bytes())) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
+            found => found?,
+        };
+        if !found.is_subvolume_root() {
+            return Ok(Found::Other);
+        }
+        let info = found.subvolume().info()?;
+        Ok(Found::of(info.is_read_only, info.received_uuid))
+    }
+
+    fn delete(&self, name: &Name) -> anyhow::Result<()> {
+        self.directory.delete_child_subvolume(OsStr::from_bytes(name.as_bytes()))?;
+        Ok(self.writing.filesystem.sync()?)
+    }
+
+    fn noted(&self) -> anyhow::Result<Option<Name>> {
+        match self.writing.start.read(&self.note) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            text => Ok(Name::new(&text?)),
+        }
+    }
+
+    fn note(&mut self, name: Option<&Name>) -> anyhow::Result<()> {
+        match name {
+            Some(name) => self.writing.start.write(&self.note, name.as_bytes())?,
+            None => self.writing.start.remove_file(&self.note)?,
+        }
+        Ok(self.writing.filesystem.sync()?)
+    }
+
+    fn receive(
+        &self,
+        input: Box<dyn Read + Send>,
+        options: &ReceiveOptions,
+        observe: Observe<'_>,
+    ) -> Result<Received, ReceiveError> {
+        self.directory.receive(input, options, observe)
+    }
+
+    fn shown(&self, name: &Name) -> String {
+        format!("{}/{name}", trimmed(&self.target))
+    }
+}
