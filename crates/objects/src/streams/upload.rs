@@ -113,7 +113,7 @@ impl Upload {
             self.send_part()?;
         }
         while let Some(sent) = self.on_their_way.next() {
-            self.note(sent?);
+            self.note(&sent?);
         }
         let parts = self.parts();
         let index = Index::new(mem::take(&mut self.checksums)).encode();
@@ -174,7 +174,7 @@ impl Upload {
         if self.on_their_way.is_full()
             && let Some(sent) = self.on_their_way.next()
         {
-            self.note(sent?);
+            self.note(&sent?);
         }
         if self.last_sign.elapsed() >= SIGN_OF_LIFE {
             self.show_life()?;
@@ -188,7 +188,7 @@ impl Upload {
         Ok(())
     }
 
-    fn note(&mut self, sent: Sent) {
+    fn note(&mut self, sent: &Sent) {
         self.checksums.push(sent.checksum);
         self.found_bytes += sent.found_bytes;
     }
