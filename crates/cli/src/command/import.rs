@@ -1,5 +1,6 @@
 //! `larder import`.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -43,10 +44,8 @@ impl Import {
             let len_bytes = PIECE_BYTES.min(image.len_bytes() - at);
             piece.resize(len_bytes as usize, 0);
             image.read_at(&mut piece, at)?;
-            for (index, block) in piece.chunks(BLOCK_BYTES).enumerate() {
-                if block.iter().any(|byte| *byte != 0) {
-                    device.write_at(block, at + (index * BLOCK_BYTES) as u64)?;
-                }
+            for run in runs(&piece) {
+                device.write_at(&piece[run.clone()], at + run.start as u64)?;
             }
             at += len_bytes;
             progress.set(at);
@@ -58,3 +57,33 @@ impl Import {
 
 /// Blocks of zeros of this length are left out.
 const BLOCK_BYTES: usize = 4096;
+
+/// The parts of `piece` that have no blocks of zeros.
+fn runs(piece: &[u8]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for (index, block) in piece.chunks(BLOCK_BYTES).enumerate() {
+        let start = index * BLOCK_BYTES;
+        match runs.last_mut() {
+            _ if block.iter().all(|byte| *byte == 0) => {}
+            Some(last) if last.end == start => last.end += block.len(),
+            _ => runs.push(start..start + block.len()),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_zeros_are_left_out() {
+        let mut piece = vec![0; 4 * BLOCK_BYTES + 100];
+        assert!(runs(&piece).is_empty());
+        piece[BLOCK_BYTES] = 1;
+        piece[2 * BLOCK_BYTES + 7] = 1;
+        piece[4 * BLOCK_BYTES + 99] = 1;
+        let expected = [BLOCK_BYTES..3 * BLOCK_BYTES, 4 * BLOCK_BYTES..4 * BLOCK_BYTES + 100];
+        assert_eq!(runs(&piece), expected);
+    }
+}

@@ -140,6 +140,7 @@ enum Command {
     #[command(alias = "se")]
     Send(Box<send::Send>),
     Setfattr(setfattr::Setfattr),
+    #[command(alias = "st")]
     Stat(stat::Stat),
     #[command(subcommand)]
     Streams(streams::Streams),

@@ -122,6 +122,77 @@ fn json_says_what_the_text_says() {
     assert!(collected["deleted"].is_u64() && collected["waiting"].is_u64(), "{collected}");
 }
 
+/// The bytes of the objects of a file system that lies in a directory.
+fn stored_bytes(url: &str) -> u64 {
+    let segments = Path::new(url.strip_prefix("file://").unwrap()).join("segments");
+    let lens =
+        fs::read_dir(segments).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
+    lens.sum()
+}
+
+#[test]
+fn space_that_was_freed_takes_none_in_the_store() {
+    let mut mounted = Mounted::on_objects();
+    let url = mounted.source().to_str().unwrap().to_owned();
+    mounted.mount(&["--create", "4G"]);
+    // Each segment has parts that stay, and more that go.
+    for round in 0..8 {
+        mounted.shell(&format!(
+            "mkdir {round} && head -c 300k /dev/urandom >{round}/stays
+             head -c 7M /dev/urandom >{round}/goes"
+        ));
+        commit(&mounted.path());
+    }
+    mounted.shell("rm */goes");
+    commit(&mounted.path());
+    mounted.shell("cat */stays | sha256sum >sum");
+    mounted.unmount();
+    let info = || succeed(larder().args(["objects", "info", &url]));
+    wait_until("the server has gone", || info().contains(": closed"));
+    assert!(stored_bytes(&url) > 56 << 20, "the states before are kept");
+    let collect = |options: &[&str]| -> Value {
+        let arguments = ["--format", "json", "objects", "gc"];
+        let said = succeed(larder().args(arguments).args(options).arg(&url));
+        serde_json::from_str::<Value>(&said).unwrap()["objects-gc"].clone()
+    };
+    let rewritten = collect(&["--keep", "", "--delete-after", "0s"])["rewritten"].as_u64().unwrap();
+    assert!(rewritten >= 4, "{rewritten}");
+    collect(&[]);
+    assert!(stored_bytes(&url) < 16 << 20, "{}", stored_bytes(&url));
+    succeed(larder().args(["check", &url]));
+    mounted.mount(&["-o", "ro"]);
+    mounted.shell("cat */stays | sha256sum | cmp - sum");
+    mounted.unmount();
+}
+
+#[test]
+fn a_command_tells_its_requests_and_the_cache_saves_them() {
+    let mut mounted = Mounted::on_objects();
+    let url = mounted.source().to_str().unwrap().to_owned();
+    mounted.mount(&["--create", "4G"]);
+    mounted.shell("head -c 20M /dev/urandom >random");
+    commit(&mounted.path());
+    mounted.unmount();
+    let cache = mounted.folder().join("cache");
+    let read = |size: &str| {
+        let mut command = larder();
+        command.args(["--stats", "cat", &format!("{url}:/random")]);
+        command.env("LARDER_CACHE", &cache).env("LARDER_CACHE_SIZE", size);
+        let output = command.output().unwrap();
+        assert!(output.status.success() && output.stdout.len() == 20 << 20);
+        let said = String::from_utf8(output.stderr).unwrap();
+        let gets = said.lines().find(|line| line.starts_with("get ")).expect(&said).to_owned();
+        gets.split_whitespace().last().unwrap().to_owned()
+    };
+    assert!(read("0").ends_with("MiB") && !cache.exists());
+    assert!(read("1G").ends_with("MiB"));
+    assert!(read("1G").ends_with("KiB"), "only what leads to the content");
+    let mut wrong = larder();
+    wrong.args(["ls", &format!("{url}:/")]).env("LARDER_CACHE_SIZE", "much");
+    let said = String::from_utf8(wrong.output().unwrap().stderr).unwrap();
+    assert!(said.contains("LARDER_CACHE_SIZE: 'much' is not a size"), "{said}");
+}
+
 #[test]
 fn an_image_goes_to_objects_and_back() {
     let mut mounted = Mounted::with_size("1G");

@@ -1,5 +1,6 @@
 //! Counting requests, which users of a store pay for.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -27,6 +28,23 @@ pub struct Requests {
     pub deletes: u64,
     /// Listings.
     pub lists: u64,
+}
+
+impl fmt::Display for Requests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} get of {} bytes, {} put of {} bytes, {} replace of {} bytes, {} delete, {} list",
+            self.gets,
+            self.got_bytes,
+            self.creates,
+            self.created_bytes,
+            self.replaces,
+            self.replaced_bytes,
+            self.deletes,
+            self.lists
+        )
+    }
 }
 
 /// A store that counts.

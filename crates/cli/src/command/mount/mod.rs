@@ -201,10 +201,15 @@ impl Mount {
             report::to_terminal(self.log_level)?
         };
         // In the background a command has no terminal to report to at its end.
-        Ok(self.serve(&reporter).unwrap_or_else(|error| {
+        let code = self.serve(&reporter).unwrap_or_else(|error| {
             tracing::error!("{}", message(&error));
             ExitCode::FAILURE
-        }))
+        });
+        let requests = larder_objects::requests_of_this_process();
+        if requests != larder_objects::Requests::default() {
+            tracing::info!("requests to object storage: {requests}");
+        }
+        Ok(code)
     }
 
     /// Runs this program anew in this process, with the environment that the allocator reads when
