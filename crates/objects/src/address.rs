@@ -74,6 +74,14 @@ impl Address {
         Options { cache: cache.cloned(), ..Options::default() }
     }
 
+    /// The place `name` below this one.
+    #[must_use]
+    pub fn below(&self, name: &str) -> Self {
+        let mut url = self.url.clone();
+        url.set_path(&format!("{}/{name}", url.path().trim_end_matches('/')));
+        Self { url, state: None }
+    }
+
     fn is_local(&self) -> bool {
         self.url.scheme() == "file"
     }

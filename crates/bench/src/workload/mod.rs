@@ -14,6 +14,7 @@ mod fs_mark;
 mod fsync;
 mod git_status;
 mod mkfs;
+mod objects;
 mod readahead;
 mod receive;
 mod reservation;
@@ -56,6 +57,7 @@ pub enum Workload {
     FindStat(find_stat::FindStat),
     GitStatus(git_status::GitStatus),
     Everyday(everyday::Everyday),
+    Objects(objects::Objects),
 }
 
 impl Workload {
@@ -84,6 +86,7 @@ impl Workload {
             Self::FindStat(workload) => workload.run(),
             Self::GitStatus(workload) => workload.run(),
             Self::Everyday(workload) => workload.run(),
+            Self::Objects(workload) => workload.run(),
         }
     }
 }

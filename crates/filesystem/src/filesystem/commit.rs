@@ -45,8 +45,7 @@ impl TransactionHook for Hook {
     fn in_commit(&self, exclusive: &Exclusive<'_>) -> Changed<()> {
         self.with_core(|_, writer| {
             take_snapshots(writer, exclusive)?;
-            // The commit makes all logs void.
-            writer.logged_inodes.clear();
+            writer.logged_inodes.committed();
             Ok(())
         })
     }

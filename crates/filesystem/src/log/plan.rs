@@ -16,8 +16,9 @@
 //!   logged too.
 //! - If a directory that was not empty in the last commit is gone, there is a commit. An empty one
 //!   took no inode with it that lives on.
-//! - An inode in the log is logged anew once its names have changed. An inode that is gone is
-//!   removed from the log if the last commit does not have it; otherwise there is a commit.
+//! - An inode in the log is logged anew once its names have changed, and so is one that was synced
+//!   in the transaction before. An inode that is gone is removed from the log if the last commit
+//!   does not have it; otherwise there is a commit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use crate::core::changed::Changed;
 use crate::core::writer::Writer;
 use crate::inode::id::InodeId;
 use crate::inode::links::links_of_item;
+use crate::log::logged_inodes::Renamed;
 use crate::log::tree_difference::{Difference, differences};
 
 /// With more names added to and removed from directories a commit is cheaper.
@@ -88,8 +90,8 @@ impl LogPlan {
                 return Ok(None);
             }
         }
-        for id in writer.logged_inodes.renamed() {
-            if !search.visit(id, false, true)? {
+        for Renamed { id, is_logged } in writer.logged_inodes.renamed() {
+            if !search.visit(id, false, is_logged)? {
                 return Ok(None);
             }
             while let Some((id, with_names)) = search.pending.pop() {

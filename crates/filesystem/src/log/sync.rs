@@ -71,7 +71,9 @@ fn make_durable(core: &Core, writer: &Writer, requests: &[Arc<Request>]) -> Chan
     if matches!(is_logged, Ok(true)) {
         return Ok(());
     }
-    writer.manager.commit().map(drop)
+    writer.manager.commit()?;
+    writer.logged_inodes.synced_by_commit(requests.iter().map(|request| request.id));
+    Ok(())
 }
 
 /// Writes the requests to the logs. Returns whether the logs can take them.

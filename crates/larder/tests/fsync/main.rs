@@ -116,6 +116,44 @@ fn patterns_of_programs_need_no_commit() {
     }
 }
 
+/// As git and many others write: a file is synced under a temporary name and renamed, and then one
+/// is synced that refers to it. The reference must not outlive the name, whatever commits in between.
+#[test]
+fn a_name_given_after_a_sync_is_durable_with_the_next_sync() {
+    let image = KernelImage::empty(&ImageSpec::new("names"));
+    for (between, what) in ["nothing", "a commit", "the sync was a commit"].iter().enumerate() {
+        let recording = Recording::new();
+        let fs = open(Arc::new(recording.attach(&load(&image.devices()[0]))));
+        let root = fs.subvolume("/").unwrap();
+        root.create_directory("incoming", 0o755).unwrap();
+        root.create_directory("objects", 0o755).unwrap();
+        let first = if between == 2 { "incoming/temporary" } else { "objects/temporary" };
+        let object = root.create(first, 0o644).unwrap();
+        if between == 2 {
+            fs.sync().unwrap();
+            root.rename(first, "objects/temporary").unwrap();
+        }
+        object.write_at(b"content", 0).unwrap();
+        let before = larder_generation(&cut(&recording));
+        object.sync().unwrap();
+        let is_commit = larder_generation(&cut(&recording)) != before;
+        assert_eq!(is_commit, between == 2, "{what}");
+        if between == 1 {
+            fs.sync().unwrap();
+        }
+        root.rename("objects/temporary", "objects/final").unwrap();
+        let reference = root.create("reference", 0o644).unwrap();
+        reference.write_at(b"objects/final", 0).unwrap();
+        reference.sync().unwrap();
+        let manifest = recover(&image, &cut(&recording), what);
+        let names: Vec<_> =
+            manifest.entries.keys().map(|name| name.escape_ascii().to_string()).collect();
+        let objects: Vec<_> = names.iter().filter(|name| name.starts_with("objects/")).collect();
+        assert_eq!(objects, ["objects/final"], "{what}");
+        assert!(names.iter().any(|name| name == "reference"), "{what}");
+    }
+}
+
 /// Small writes all over a file, holes, a new size: however many syncs there are, each logs its
 /// changes, and unchanged parts are not written again.
 #[test]

@@ -26,7 +26,11 @@ const DELETE_AFTER: u64 = 60 * 60;
 /// A URL leads there: s3://BUCKET/PREFIX, gs://, az://, file:///DIRECTORY, and https:// for reading.
 /// Credentials and endpoint come from the environment, by the names that the tools of each service
 /// use: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT or AWS_ENDPOINT_URL,
-/// AWS_ALLOW_HTTP; GOOGLE_…; AZURE_….
+/// AWS_ALLOW_HTTP; GOOGLE_…; AZURE_…. For S3 also from ~/.aws/credentials and ~/.aws/config.
+///
+/// LARDER_CACHE and LARDER_CACHE_SIZE (4G) say where and how much of what was fetched is kept on this
+/// machine, and LARDER_PATIENCE (5m) how long requests that fail for now are repeated. --stats before
+/// the command tells how many requests it made.
 #[derive(Debug, Subcommand)]
 #[command(verbatim_doc_comment)]
 pub enum Objects {
