@@ -5,7 +5,7 @@
 //! documented once, here. The documentation hides what only other crates of this workspace use.
 //!
 //! - [`Filesystem::open`]: opens the file system on a [`Volume`](larder_volume::Volume) and gives
-//!   its subvolumes. [`Filesystem::open_writable`]: opens it for writing.
+//!   its subvolumes. [`WriteOptions::open`]: opens it for writing.
 //! - [`Subvolume`]: a tree of inodes, found and changed by their paths. [`SubvolumeInfo`] is what
 //!   its root item and references say.
 //! - [`Inode`]: attributes ([`Metadata`]), names ([`Link`]), extended attributes, the target of a
@@ -15,7 +15,7 @@
 //!   errors name no path.
 //! - [`File`]: an inode with data, in [`Extent`]s. [`OpenFile`] is one that is open for writing.
 //! - [`Subvolume::scan`]: every inode in the order of the tree, in parts for several threads.
-//! - [`Directory::create_whole`], [`File::rewrite`], [`Subvolume::mark_received`],
+//! - [`WholeInode::create_in`], [`File::rewrite`], [`Subvolume::mark_received`],
 //!   [`Filesystem::subvolumes_of`]: for a receiver of streams.
 //! - [`Filesystem::space`]: the use of space. [`Filesystem::accounting`]: where it went.
 //!   [`Filesystem::health`]: errors.

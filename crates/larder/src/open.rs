@@ -210,7 +210,7 @@ impl OpenOptions {
                 tuning: self.tuning,
                 resync_progress: &*self.resync_progress,
             };
-            let filesystem = Filesystem::open_writable(volume, &options)?;
+            let filesystem = options.open(volume)?;
             self.apply_to(&filesystem)?;
             filesystem
         } else {

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use larder_device::Device;
 use larder_objects::{
-    Listed, ObjectDevice, ObjectsError, Options, Policy, Problem, StateName, Store, StoreError,
-    Version, info, verify,
+    Listed, ObjectDevice, ObjectsError, Options, Policy, StateName, Store, StoreError, Version,
+    info, verify,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

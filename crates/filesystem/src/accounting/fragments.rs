@@ -8,7 +8,7 @@ use larder_format::item::RegularExtent;
 use larder_platform::OsStrExt;
 
 use super::roots::Roots;
-use super::shown::StoredAs;
+use super::stored_as::StoredAs;
 use crate::filesystem::handle::Filesystem;
 
 /// Most files that are named.

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::ops::ControlFlow;
 
 use larder_platform::FileExt;
 use parking_lot::Mutex;
@@ -15,7 +14,7 @@ use super::ranges::RangeUnion;
 use super::root_sets::{RootSets, SetId};
 use super::roots::Roots;
 use super::sorter::temporary_file;
-use super::{AccountingPhase, AccountingProgress, Watch};
+use super::{AccountingPhase, Watch};
 use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;
 
@@ -46,59 +45,51 @@ struct Found {
     is_shared: bool,
 }
 
-impl Filesystem {
-    /// Finds all extents of the last commit that several files refer to, by reading all leaves of
-    /// subvolumes once: much faster than asking for each of many extents. `None` if some of them
-    /// cannot be read. What else holds is as for [`accounting`](Self::accounting).
-    pub fn shared_extents(
-        &self,
-        observe: &mut dyn FnMut(AccountingProgress) -> ControlFlow<()>,
-    ) -> Result<Option<SharedExtents>> {
-        let mut watch = Watch::new(self, observe)?;
-        let roots = Roots::of(self)?;
-        let mut sets = RootSets::default();
-        let forest = Forest::grow(self, &roots, &mut sets, &mut watch)?;
-        let opened = Opened::none(&sets);
-        let mut leaves = Leaves::read(self, &roots, &sets, &forest, &opened, &mut watch)?;
-        if watch.unreadable > 0 {
-            return Ok(None);
-        }
-        let mut shared = RangeUnion::default();
-        let mut found: Option<Found> = None;
-        let (mut done, total) = (0, leaves.references.len());
-        while let Some(reference) = leaves.references.next()? {
-            if done % 4096 == 0 {
-                watch.tell(AccountingPhase::Extents, done, total)?;
-            }
-            done += 1;
-            // Subvolumes that are being deleted have no files any more.
-            if sets.count_below(reference.set, roots.subvolumes) == 0 {
-                continue;
-            }
-            match &mut found {
-                Some(found) if found.extent == reference.extent => {
-                    found.set = sets.union(found.set, reference.set)?;
-                    found.is_shared |= found.inode != reference.inode;
-                }
-                _ => {
-                    if let Some(found) = &found {
-                        found.add_to(&mut shared, &sets, &roots)?;
-                    }
-                    found = Some(Found {
-                        extent: reference.extent,
-                        disk_bytes: reference.disk_bytes,
-                        set: reference.set,
-                        inode: reference.inode,
-                        is_shared: false,
-                    });
-                }
-            }
-        }
-        if let Some(found) = &found {
-            found.add_to(&mut shared, &sets, &roots)?;
-        }
-        SharedExtents::of(shared).map(Some)
+/// As [`Filesystem::shared_extents`].
+pub(super) fn find(filesystem: &Filesystem, mut watch: Watch<'_>) -> Result<Option<SharedExtents>> {
+    let roots = Roots::of(filesystem)?;
+    let mut sets = RootSets::default();
+    let forest = Forest::grow(filesystem, &roots, &mut sets, &mut watch)?;
+    let opened = Opened::none(&sets);
+    let mut leaves = Leaves::read(filesystem, &roots, &sets, &forest, &opened, &mut watch)?;
+    if watch.unreadable > 0 {
+        return Ok(None);
     }
+    let mut shared = RangeUnion::default();
+    let mut found: Option<Found> = None;
+    let (mut done, total) = (0, leaves.references.len());
+    while let Some(reference) = leaves.references.next()? {
+        if done % 4096 == 0 {
+            watch.tell(AccountingPhase::Extents, done, total)?;
+        }
+        done += 1;
+        // Subvolumes that are being deleted have no files any more.
+        if sets.count_below(reference.set, roots.subvolumes) == 0 {
+            continue;
+        }
+        match &mut found {
+            Some(found) if found.extent == reference.extent => {
+                found.set = sets.union(found.set, reference.set)?;
+                found.is_shared |= found.inode != reference.inode;
+            }
+            _ => {
+                if let Some(found) = &found {
+                    found.add_to(&mut shared, &sets, &roots)?;
+                }
+                found = Some(Found {
+                    extent: reference.extent,
+                    disk_bytes: reference.disk_bytes,
+                    set: reference.set,
+                    inode: reference.inode,
+                    is_shared: false,
+                });
+            }
+        }
+    }
+    if let Some(found) = &found {
+        found.add_to(&mut shared, &sets, &roots)?;
+    }
+    SharedExtents::of(shared).map(Some)
 }
 
 impl Found {

@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use larder_btree::Readahead;
-use larder_format::compression::Algorithm;
 use larder_format::objectid::FIRST_FREE;
 use larder_format::{BlockGroupFlags, ItemType, Key, Profile};
 use larder_platform::OsStrExt;
@@ -14,6 +13,7 @@ use super::leaves::Inline;
 use super::places::{DELETED, EVERYTHING, FIRST_ROOT, INTERNAL, PlaceId, PlaceSums, UNNAMED};
 use super::root_sets::RootSets;
 use super::roots::Roots;
+use super::stored_as::StoredAs;
 use super::sums::{Extents, Sums, add, alone, by_root};
 use crate::error::Result;
 use crate::filesystem::handle::Filesystem;
@@ -180,17 +180,6 @@ pub enum PlaceKind {
     Directory,
     /// A file.
     File,
-}
-
-/// How data is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoredAs {
-    /// As it is.
-    Plain,
-    /// Compressed.
-    Compressed(Algorithm),
-    /// Reserved, and not written.
-    Preallocated,
 }
 
 /// What is stored in one way.

@@ -7,8 +7,8 @@ use super::places::{DELETED, FIRST_ROOT, INTERNAL, PlaceId, Places};
 use super::reference::{CLOSED, Reference};
 use super::root_sets::{RootSets, SetId};
 use super::roots::Roots;
-use super::shown::StoredAs;
 use super::sorter::Sorted;
+use super::stored_as::StoredAs;
 use super::{AccountingPhase, Watch};
 use crate::error::Result;
 

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::file::handle::File;
 use crate::inode::handle::{Inode, live_inode_of};
 use crate::inode::inheritance::inherited;
+use crate::inode::inherited::{Inherited, PASSED_ON, S_ISGID};
 use crate::inode::live::InodeState;
 use crate::inode::metadata::FileType;
 use crate::inode::new::{NewInode, NewItem, entry_type, inline_item, new_item};
@@ -179,6 +180,20 @@ impl Directory {
             file_type: entry_type(draft.file_type),
             generation,
         })
+    }
+
+    /// Whether a new inode in this directory would inherit anything: from the directory, or from
+    /// the options for new files.
+    #[doc(hidden)]
+    pub fn passes_something_on(&self) -> Result<bool> {
+        let live = self.live_inode()?;
+        let Inherited { default_acl, compression } = &*inherited(self, &mut live.write())?;
+        let item = self.item();
+        Ok(default_acl.is_some()
+            || compression.is_some()
+            || item.mode.get() & S_ISGID != 0
+            || item.flags().intersects(PASSED_ON)
+            || !self.core().write_policy().flags_of(FileType::Regular).is_empty())
     }
 }
 

@@ -9,6 +9,7 @@ use larder_format::{FormatError, ItemType};
 use crate::directory::entry::{DirEntry, Entry};
 use crate::directory::handle::Directory;
 use crate::directory::listed::Listed;
+use crate::directory::walk::Walk;
 use crate::error::{Error, Result};
 
 /// Iterates over the entries of a directory in the order of their creation, without `.` and `..`.
@@ -30,6 +31,11 @@ enum Source {
 }
 
 impl Directory {
+    /// Everything below this directory.
+    pub fn walk(&self) -> Walk {
+        Walk::below(self)
+    }
+
     /// All entries.
     pub fn entries(&self) -> Result<Entries> {
         self.entries_from(0)

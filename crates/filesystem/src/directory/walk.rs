@@ -38,17 +38,14 @@ struct Frame {
     entries: Entries,
 }
 
-impl Directory {
-    /// Everything below this directory.
-    pub fn walk(&self) -> Walk {
+impl Walk {
+    pub(super) fn below(directory: &Directory) -> Self {
         let (frames, above) = Default::default();
-        let mut walk = Walk { frames, above, failed: None };
-        walk.failed = walk.enter(PathBuf::new(), self).err();
+        let mut walk = Self { frames, above, failed: None };
+        walk.failed = walk.enter(PathBuf::new(), directory).err();
         walk
     }
-}
 
-impl Walk {
     fn enter(&mut self, path: PathBuf, directory: &Directory) -> Result<()> {
         let id = (directory.subvolume_id(), directory.number());
         if self.above.contains(&id) {

@@ -14,8 +14,6 @@ use crate::error::{Error, Result};
 use crate::file::write::{WriteAs, WriteSpace};
 use crate::inode::attributes::SetAttributes;
 use crate::inode::handle::Inode;
-use crate::inode::inheritance::inherited;
-use crate::inode::inherited::{Inherited, PASSED_ON, S_ISGID};
 use crate::inode::metadata::FileType;
 use crate::inode::new::{NewInode, NewItem, inline_item, new_item};
 use crate::xattr::item::attribute;
@@ -43,57 +41,43 @@ pub struct WholeInode<'a> {
     pub content: Vec<u8>,
 }
 
-impl Directory {
-    /// Creates an inode named `name` in this directory, complete with attributes and content, in
+impl WholeInode<'_> {
+    /// Creates the inode as `name` in `directory`, complete with attributes and content, in
     /// one step. Data that does not go into the tree is durable after a sync, as after
     /// [`write_at`](crate::File::write_at).
     ///
     /// # Errors
-    /// As [`create_child`](Self::create_child), [`symlink_child`](Self::symlink_child),
+    /// As [`create_child`](Directory::create_child), [`symlink_child`](Directory::symlink_child),
     /// [`set_attributes`](Inode::set_attributes) and [`set_xattr`](Inode::set_xattr). After an
-    /// error nothing was created, and `whole` still has its content, which the inode takes
+    /// error nothing was created, and this still has its content, which the inode takes
     /// otherwise; but if the transaction was aborted, the file may lack its data.
     #[doc(hidden)]
-    pub fn create_whole(&self, name: &OsStr, whole: &mut WholeInode<'_>) -> Result<Inode> {
-        let file_type = whole.new.file_type()?;
-        check_whole(self, file_type, whole)?;
+    pub fn create_in(&mut self, directory: &Directory, name: &OsStr) -> Result<Inode> {
+        let file_type = self.new.file_type()?;
+        check_whole(directory, file_type, self)?;
         let is_inline = file_type != FileType::Regular
-            || whole.content.len() as u64 <= self.core().most_inline_bytes();
+            || self.content.len() as u64 <= directory.core().most_inline_bytes();
         let space = if is_inline {
             None
         } else {
-            Some(WriteSpace::for_new(self.core(), self.subvolume().id(), &whole.content)?)
+            Some(WriteSpace::for_new(directory.core(), directory.subvolume().id(), &self.content)?)
         };
-        let items = WHOLE_ITEMS + whole.xattrs.len() as u64;
-        let inode = self.make_drafted(name.as_bytes(), items, |_, generation| {
-            let number = self.subvolume().live()?.inode_numbers.next()?;
-            let mut items = xattr_items(self, number, generation, whole.xattrs)?;
-            let inline = (is_inline && !whole.content.is_empty()).then_some(&whole.content[..]);
+        let items = WHOLE_ITEMS + self.xattrs.len() as u64;
+        let inode = directory.make_drafted(name.as_bytes(), items, |_, generation| {
+            let number = directory.subvolume().live()?.inode_numbers.next()?;
+            let mut items = xattr_items(directory, number, generation, self.xattrs)?;
+            let inline = (is_inline && !self.content.is_empty()).then_some(&self.content[..]);
             items.extend(inline.map(|data| inline_item(number, generation, data)));
-            let mut item: InodeItem = new_item(&whole.new, generation, inline);
-            whole.attributes.put(&mut item);
+            let mut item: InodeItem = new_item(&self.new, generation, inline);
+            self.attributes.put(&mut item);
             Ok(Draft { number, file_type, item, items })
         })?;
-        let content = mem::take(&mut whole.content);
+        let content = mem::take(&mut self.content);
         if let Some(space) = space {
             let as_new = WriteAs { is_open: true, sets_times: false };
             inode.clone().into_file()?.write_in(space, content.into(), 0, as_new)?;
         }
         Ok(inode)
-    }
-
-    /// Whether a new inode in this directory would inherit anything: from the directory, or from
-    /// the options for new files.
-    #[doc(hidden)]
-    pub fn passes_something_on(&self) -> Result<bool> {
-        let live = self.live_inode()?;
-        let Inherited { default_acl, compression } = &*inherited(self, &mut live.write())?;
-        let item = self.item();
-        Ok(default_acl.is_some()
-            || compression.is_some()
-            || item.mode.get() & S_ISGID != 0
-            || item.flags().intersects(PASSED_ON)
-            || !self.core().write_policy().flags_of(FileType::Regular).is_empty())
     }
 }
 

@@ -17,15 +17,15 @@ pub struct UsedExtent {
     pub is_shared: bool,
 }
 
-impl File {
-    /// The extents from the one that covers `offset` up to the end of the file, without the holes
+impl UsedExtent {
+    /// The extents of a file from the one that covers `offset` up to the end, without the holes
     /// between them. Sharing is that of the last commit.
-    pub fn used_extents(
-        &self,
+    pub fn all_from(
+        file: &File,
         offset: u64,
-    ) -> Result<impl Iterator<Item = Result<UsedExtent>> + use<>> {
-        let file = self.clone();
-        let mut ranges = self.mapped_from(offset)?;
+    ) -> Result<impl Iterator<Item = Result<Self>> + use<>> {
+        let file = file.clone();
+        let mut ranges = file.mapped_from(offset)?;
         // Parts of one extent often follow each other.
         let mut known: Option<(DiskExtent, bool)> = None;
         Ok(iter::from_fn(move || {
@@ -43,12 +43,12 @@ impl File {
                         is_shared
                     }
                     (Some(disk), _) => {
-                        let is_shared = file.shares(disk)?;
+                        let is_shared = is_shared(&file, disk)?;
                         known = Some((*disk, is_shared));
                         is_shared
                     }
                 };
-                Ok(UsedExtent { extent: Extent::from(range), is_shared })
+                Ok(Self { extent: Extent::from(range), is_shared })
             };
             let is_hole = |range: &Result<MappedRange>| {
                 matches!(range, Ok(MappedRange { content: ExtentContent::Hole, .. }))
@@ -57,12 +57,12 @@ impl File {
             Some(range.and_then(|range| used(&range)))
         }))
     }
+}
 
-    /// Whether another file, in this subvolume or another, uses the extent.
-    fn shares(&self, disk: &DiskExtent) -> Result<bool> {
-        // The leaf of the item is newer than the last snapshot, so no other subvolume has it.
-        let is_own_leaf = disk.generation > self.subvolume().root_item().last_snapshot.get();
-        let own = (self.subvolume_id(), self.number());
-        self.subvolume().filesystem().is_shared(disk.logical.0, own, is_own_leaf)
-    }
+/// Whether another file than `file`, in this subvolume or another, uses the extent.
+fn is_shared(file: &File, disk: &DiskExtent) -> Result<bool> {
+    // The leaf of the item is newer than the last snapshot, so no other subvolume has it.
+    let is_own_leaf = disk.generation > file.subvolume().root_item().last_snapshot.get();
+    let own = (file.subvolume_id(), file.number());
+    file.subvolume().filesystem().is_shared(disk.logical.0, own, is_own_leaf)
 }

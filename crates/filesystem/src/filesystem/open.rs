@@ -15,31 +15,29 @@ use crate::filesystem::handle::Filesystem;
 use crate::filesystem::options::WriteOptions;
 use crate::log::replay;
 
-impl Filesystem {
+impl WriteOptions<'_> {
     /// Opens the file system on `volume`, which is open for writing, for reading and writing.
     ///
-    /// Changes are durable after [`sync`](Self::sync). If the last handle is dropped without it,
+    /// Changes are durable after [`sync`](Filesystem::sync). If the last handle is dropped without it,
     /// the last commit counts. Logs that a crash left are replayed first, and interrupted deletions
     /// are completed.
     ///
     /// # Errors
     /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) if a sound file system can only be read.
     #[doc(hidden)]
-    pub fn open_writable(volume: Arc<Volume>, options: &WriteOptions<'_>) -> Result<Self> {
-        let WriteOptions {
-            cache_bytes, commit_interval, commit_bytes, dirty_bytes, tuning, ..
-        } = *options;
+    pub fn open(&self, volume: Arc<Volume>) -> Result<Filesystem> {
+        let Self { cache_bytes, commit_interval, commit_bytes, dirty_bytes, tuning, .. } = *self;
         let cache = Arc::new(BlockCache::new(volume.clone(), cache_bytes));
         let manager = Arc::new(TransactionManager::open_replaying(
             volume.clone(),
             cache.clone(),
             replay::replay,
-            options.resync_progress,
+            self.resync_progress,
         )?);
         let writer = Writer::new(manager.clone(), cache_bytes, dirty_bytes, tuning);
         let core = Arc::new(Core::writable(volume, cache, writer)?);
         manager.set_hook(Arc::new(Hook::new(&core)));
-        let filesystem = Self::from(core);
+        let filesystem = Filesystem::from(core);
         resume_deletions(&filesystem)?;
         Ok(match commit_interval {
             Some(interval) => {

@@ -144,7 +144,7 @@ impl Directory {
 
 impl Subvolume {
     /// Makes the subvolume read-only, or writable. It is durable when this returns. One that is
-    /// [being sent](Self::guard_for_send) stays read-only (`EPERM`).
+    /// [being sent](crate::SendGuard) stays read-only (`EPERM`).
     pub fn set_read_only(&self, is_read_only: bool) -> Result<()> {
         let filesystem = self.filesystem();
         let (writer, live) = (filesystem.writer()?, self.live()?);

@@ -51,7 +51,7 @@ impl Directory {
     ///
     /// # Errors
     /// `ENOENT`, `EINVAL` for other inodes, `ENOTEMPTY` if subvolumes are nested in it, `EPERM` for
-    /// the default subvolume and for one that is [being sent](crate::Subvolume::guard_for_send),
+    /// the default subvolume and for one that is [being sent](crate::SendGuard),
     /// `EROFS`.
     pub fn delete_child_subvolume(&self, name: &OsStr) -> Result<()> {
         self.remove_subvolume(name.as_bytes(), Content::Any)

@@ -34,18 +34,18 @@ struct CountedGuard {
     id: u64,
 }
 
-impl Subvolume {
-    /// Guards the subvolume against changes while it is sent. All its changes are durable when this
+impl SendGuard {
+    /// Guards a subvolume against changes while it is sent. All its changes are durable when this
     /// returns.
     ///
     /// # Errors
     /// [`Error::NotReadOnly`] for one that is writable.
     #[doc(hidden)]
-    pub fn guard_for_send(&self) -> Result<SendGuard> {
-        let (filesystem, id) = (self.filesystem(), self.id());
-        let Some(live) = self.try_live() else {
-            let is_read_only = self.root_item().is_read_only();
-            let held = SendGuard { committed: self.clone(), _counted: None };
+    pub fn new(subvolume: &Subvolume) -> Result<Self> {
+        let (filesystem, id) = (subvolume.filesystem(), subvolume.id());
+        let Some(live) = subvolume.try_live() else {
+            let is_read_only = subvolume.root_item().is_read_only();
+            let held = Self { committed: subvolume.clone(), _counted: None };
             return if is_read_only { Ok(held) } else { Err(Error::NotReadOnly(id)) };
         };
         let writer = filesystem.writer()?;
@@ -60,7 +60,7 @@ impl Subvolume {
         let (key, item) = filesystem.core().root_item(id)?.ok_or(Error::NoSuchSubvolume(id))?;
         let tree = Tree::new(filesystem.core().cache().clone(), TreeRoot::of_item(id, &item));
         let state = SubvolumeState::new(filesystem.clone(), tree, None, item, key.offset);
-        Ok(SendGuard { committed: Arc::new(state).into(), _counted: Some(counted) })
+        Ok(Self { committed: Arc::new(state).into(), _counted: Some(counted) })
     }
 }
 

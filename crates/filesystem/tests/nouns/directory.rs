@@ -100,7 +100,7 @@ fn values_that_no_inode_item_can_have_are_refused() {
     let make_whole = |new: NewInode, content: &[u8]| {
         let content = content.to_vec();
         let mut whole = WholeInode { new, attributes: &attributes, xattrs: &[], content };
-        directory.create_whole("whole".as_ref(), &mut whole)
+        whole.create_in(&directory, "whole".as_ref())
     };
     let device = |device| NewInode { device, ..new(0o020_644) };
     for bad in [new(0o1_100_644), new(0x8000_81a4), device((0x1000, 0)), device((0, 0x10_0000))] {
@@ -127,7 +127,7 @@ fn make_whole(directory: &Directory, name: &str, content: &[u8]) -> Result<Inode
     let attributes = SetAttributes { uid: Some(3), mtime, ..SetAttributes::default() };
     let (new, content) = (new(0o100_640), content.to_vec());
     let mut whole = WholeInode { new, attributes: &attributes, xattrs: &[], content };
-    directory.create_whole(name.as_ref(), &mut whole)
+    whole.create_in(directory, name.as_ref())
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn open(device: Arc<dyn Device>) -> Filesystem {
         tuning: Tuning::default(),
         resync_progress: &|_| (),
     };
-    Filesystem::open_writable(Arc::new(volume), &options).expect("its trees are there")
+    options.open(Arc::new(volume)).expect("its trees are there")
 }
 
 /// The root of the top level.

@@ -160,7 +160,7 @@ pub fn send_reading(
 
 /// Keeps a subvolume unchanged until the send is over.
 fn hold(subvolume: &Subvolume) -> Result<SendGuard, SendError> {
-    subvolume.guard_for_send().map_err(|error| match error {
+    SendGuard::new(subvolume).map_err(|error| match error {
         Error::NotReadOnly(id) => SendError::NotReadOnly(id),
         error => error.into(),
     })

@@ -97,7 +97,7 @@ pub(super) fn extents(ioctl: &mut Ioctl<'_>) -> Outcome {
     let end = asked.start.saturating_add(asked.length);
     let mut found: Vec<FiemapExtent> = Vec::new();
     let mut is_last = true;
-    for extent in file.used_extents(asked.start).map_err(failed)? {
+    for extent in UsedExtent::all_from(&file, asked.start).map_err(failed)? {
         let used = extent.map_err(failed)?;
         if used.extent.offset >= end || found.len() == room {
             is_last = false;

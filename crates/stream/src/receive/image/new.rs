@@ -195,7 +195,7 @@ impl NewNode {
             xattrs: &self.xattrs,
             content: mem::take(&mut self.content),
         };
-        let made = directory.create_whole(name, &mut whole);
+        let made = whole.create_in(&directory, name);
         self.content = whole.content;
         let inode = made?;
         names.note(path, inode.clone());

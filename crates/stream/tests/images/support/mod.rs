@@ -126,7 +126,7 @@ pub(crate) fn open_writable(devices: &[PathBuf]) -> Filesystem {
         tuning: Tuning::default(),
         resync_progress: &|_| (),
     };
-    Filesystem::open_writable(Arc::new(volume), &options).expect("its trees are there")
+    options.open(Arc::new(volume)).expect("its trees are there")
 }
 
 /// Receives a stream in the directory of this name below the top level, which is created if

@@ -81,7 +81,7 @@ impl Node for Unmounted {
             }
             return Ok(());
         }
-        for used in file.used_extents(0)? {
+        for used in UsedExtent::all_from(&file, 0)? {
             let UsedExtent { extent, is_shared } = used?;
             if let Some((address, len_bytes)) = with_space(&extent) {
                 self.sharing.patience.set(self.sharing.patience.get().saturating_sub(1));
