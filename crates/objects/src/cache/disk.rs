@@ -275,7 +275,7 @@ mod tests {
     fn the_folder_stays_within_its_capacity_and_keeps_what_was_used_last() {
         let temporary = tempfile::tempdir().unwrap();
         let folder = folder(temporary.path(), 20_000);
-        fs::write(temporary.path().join("of the user"), [0; 50_000]).unwrap();
+        fs::write(temporary.path().join("of the user"), vec![0; 50_000]).unwrap();
         let size = || files(&temporary.path().join(uuid::Uuid::from_bytes(DEVICE).to_string()));
         for index in 0..60 {
             put(&folder, [index]);
