@@ -53,7 +53,7 @@ const INPUT_BYTES: usize = 1 << 20;
 ///   larder send disk.img:/monday | larder receive /mnt/backup
 ///   larder receive --dump -f tuesday.stream
 ///   larder receive --from s3://bucket/backups restored.img:/
-///   larder receive --from https://example.org/backups --stream monday /mnt/backup
+///   larder receive --from file:///srv/backups --stream monday /mnt/backup
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Receive {
