@@ -353,6 +353,8 @@ impl Device for ObjectDevice {
 
 impl Drop for ObjectDevice {
     fn drop(&mut self) {
+        // No thread will read what they would fetch.
+        self.fetching.cancel_waiting();
         let Some(writer) = &self.writer else { return };
         if let Err(error) = writer.close() {
             tracing::error!("{}: closing: {error}", self.name);

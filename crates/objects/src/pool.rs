@@ -56,6 +56,11 @@ impl Pool {
         }
     }
 
+    /// Forgets the jobs that wait for a thread.
+    pub(crate) fn cancel_waiting(&self) {
+        self.shared.queue.lock().jobs.clear();
+    }
+
     /// How many jobs wait for a thread.
     pub(crate) fn waiting(&self) -> usize {
         self.shared.queue.lock().jobs.len()
