@@ -128,7 +128,7 @@ impl Shared {
         let content = if is_whole { bytes.slice(HEADER_BYTES..) } else { Bytes::new() };
         if !is_whole || bytes[8..HEADER_BYTES] != self.checksum(key, &content).to_le_bytes() {
             tracing::warn!("{}: damaged, and fetched again", path.display());
-            // Whoever cannot remove it writes over it.
+            // If it stays, the next chunk of that name replaces it.
             let _ = fs::remove_file(&path);
             return None;
         }
