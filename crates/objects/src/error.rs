@@ -141,7 +141,7 @@ pub enum ObjectsError {
         needed: String,
     },
 
-    /// Somebody has pruned what a sender had sent.
+    /// A prune has removed the parts of a send that was still going on.
     #[error("{store}: the parts of this stream were pruned while it was sent; send it again")]
     Pruned {
         /// The store's name.

@@ -18,7 +18,7 @@ use larder_objects::{
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use support::{MemoryStore, Network, Persistent};
+use support::{MemoryStore, Network, Persistent, effort, explore, seed};
 
 const BLOCK_BYTES: u64 = 512;
 const BLOCKS: u64 = 24;
@@ -324,34 +324,14 @@ fn writes_and_checkpoints_at_once() {
     }
 }
 
-fn effort() -> u32 {
-    std::env::var("LARDER_EFFORT").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
-}
-
-fn seed() -> u64 {
-    std::env::var("LARDER_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0)
-}
-
 #[test]
 fn every_history_ends_with_a_state_that_a_flush_made() {
-    let began = Instant::now();
-    let budget = Duration::from_secs(25) * effort();
-    let mut histories = 0_u64;
-    while began.elapsed() < budget && histories < 10_000 * u64::from(effort()) {
-        let seed = seed() + histories;
-        let result = std::panic::catch_unwind(|| {
-            let mut history = History::new(seed);
-            let steps = history.rng.random_range(5..120);
-            (0..steps).for_each(|_| history.step());
-            history.finish();
-        });
-        if let Err(panic) = result {
-            eprintln!("LARDER_SEED={seed} repeats it");
-            std::panic::resume_unwind(panic);
-        }
-        histories += 1;
-    }
-    println!("{histories} histories");
+    explore(Duration::from_secs(25), 10_000, |seed| {
+        let mut history = History::new(seed);
+        let steps = history.rng.random_range(5..120);
+        (0..steps).for_each(|_| history.step());
+        history.finish();
+    });
 }
 
 #[test]

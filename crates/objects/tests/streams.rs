@@ -6,7 +6,7 @@ mod support;
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use larder_objects::streams::{
@@ -16,7 +16,7 @@ use larder_objects::streams::{
 use larder_objects::{Counting, ObjectsError, Store};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use support::{MemoryStore, Network, Persistent};
+use support::{MemoryStore, Network, Persistent, explore};
 
 const PACE: Pace = Pace { part_bytes: 100, at_once: 3 };
 
@@ -380,7 +380,7 @@ impl History {
         Self { rng, memory, store, senders: Vec::new(), networks: Vec::new() }
     }
 
-    /// A way to the store. Whoever uses it may die.
+    /// A way to the store, which may end for a sender at any request.
     fn network(&mut self) -> (Arc<Network>, Arc<dyn Store>) {
         let trouble = if self.rng.random_bool(0.5) { 0.0 } else { 0.15 };
         let network = Arc::new(Network::new(Arc::clone(&self.memory), self.rng.random(), trouble));
@@ -501,29 +501,13 @@ impl History {
     }
 }
 
-fn environment(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 /// Threads of the senders race with each other, so a seed repeats a history only nearly.
 #[test]
 fn every_history_leaves_a_catalogue_of_what_is_there() {
-    let effort = environment("LARDER_EFFORT").unwrap_or(1);
-    let began = Instant::now();
-    let mut histories = 0;
-    while began.elapsed() < Duration::from_secs(15 * effort) && histories < 3000 * effort {
-        let seed = environment("LARDER_SEED").unwrap_or(0) + histories;
-        let result = std::panic::catch_unwind(|| {
-            let mut history = History::new(seed);
-            let steps = history.rng.random_range(5..80);
-            (0..steps).for_each(|_| history.step());
-            history.finish();
-        });
-        if let Err(panic) = result {
-            eprintln!("LARDER_SEED={seed} repeats it");
-            std::panic::resume_unwind(panic);
-        }
-        histories += 1;
-    }
-    println!("{histories} histories");
+    explore(Duration::from_secs(15), 3000, |seed| {
+        let mut history = History::new(seed);
+        let steps = history.rng.random_range(5..80);
+        (0..steps).for_each(|_| history.step());
+        history.finish();
+    });
 }

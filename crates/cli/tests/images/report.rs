@@ -332,7 +332,7 @@ fn findings_name_files_and_other_operands_are_refused() {
     succeed(&format!("check {image}"));
 }
 
-/// A file of a small tmpfs, which is full but for a page of memory. It is unmounted with the shell.
+/// Fills a small tmpfs except for one page of memory. The tmpfs goes when the shell ends.
 const ON_A_FULL_DISK: &str = r#"
 unshare --mount bash -euo pipefail -c '
     mkdir full && mount -t tmpfs -o size=64k tmpfs full

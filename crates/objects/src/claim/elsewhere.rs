@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Excludes nobody.
+/// Excludes no other process.
 #[derive(Debug)]
 pub(crate) struct Claim;
 

@@ -16,7 +16,7 @@ pub(super) const NAME: &str = "catalogue";
 const MAGIC: &[u8; 8] = b"LarderSC";
 const VERSION: u64 = 1;
 
-/// So often a change is tried anew because somebody else was first.
+/// A process tries a change again so often when other processes change the catalogue first.
 const MOST_ATTEMPTS: usize = 100;
 
 /// A part needs as much memory: no catalogue makes a reader use more.

@@ -38,7 +38,7 @@ impl<T: Send + 'static> InOrder<T> {
         let is_over = Arc::clone(&self.is_over);
         self.pool.run(move || {
             if !is_over.load(Ordering::Relaxed) {
-                // Nobody waits for the result of one that was abandoned meanwhile.
+                // The caller may have dropped this meanwhile, and waits for no result.
                 let _ = done.send(job());
             }
         });

@@ -16,9 +16,9 @@
 //! - Parts and indexes are created once, and change only from a damaged content to the one that
 //!   their names promise.
 //! - A stream in the catalogue is complete: its index and all its parts are there.
-//! - An id is random, and the catalogue has it before the first part is created. Once the catalogue
-//!   no longer has it, it never returns. So an object is deleted only if it was listed *before* the
-//!   catalogue was read that does not need it.
+//! - A sender chooses a random id, and enters it in the catalogue before it creates the first part.
+//!   No sender enters an id again that has left the catalogue. So `prune` first lists the objects,
+//!   then reads the catalogue, and deletes those listed objects that the catalogue does not need.
 //! - No byte of a part is handed on before the whole part was compared with its checksum.
 //! - A reader needs no listing.
 //! - Memory is bounded: by [`Pace::at_once`] parts and the one that is being filled or read, and 32

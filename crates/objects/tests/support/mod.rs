@@ -1,13 +1,44 @@
-//! A store in memory, and the network between it and a writer.
+//! A store in memory, the network between it and a writer, and random histories of both.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::panic::{catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use larder_objects::{Listed, Problem, Store, StoreError, Version};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+
+/// How many times as long, and as much, random tests search.
+pub(crate) fn effort() -> u32 {
+    std::env::var("LARDER_EFFORT").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+/// Where random tests begin.
+pub(crate) fn seed() -> u64 {
+    std::env::var("LARDER_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// Runs histories, one for each seed, until `most` have run or the time is over.
+pub(crate) fn explore(
+    time: Duration,
+    most: u64,
+    history: impl Fn(u64) + std::panic::RefUnwindSafe,
+) {
+    let began = Instant::now();
+    let mut histories = 0;
+    while began.elapsed() < time * effort() && histories < most * u64::from(effort()) {
+        let seed = seed() + histories;
+        if let Err(panic) = catch_unwind(|| history(seed)) {
+            eprintln!("LARDER_SEED={seed} repeats it");
+            resume_unwind(panic);
+        }
+        histories += 1;
+    }
+    println!("{histories} histories");
+}
 
 /// Objects in memory.
 #[derive(Debug, Default)]

@@ -18,7 +18,8 @@ use crate::progress::Progress;
 /// Read all parts of streams, and compare them with their checksums
 ///
 /// Without a stream, all of them. Also tells of streams that build on a snapshot of which there is
-/// no stream: only who has that snapshot can receive them. Fails if anything is wrong.
+/// no stream: a file system can receive them only if it has that snapshot. Fails if anything is
+/// wrong.
 ///
 /// Examples:
 ///   larder streams verify s3://bucket/backups

@@ -17,7 +17,7 @@ use super::{Destination, Found, NOTE, Observe, origins};
 
 pub(super) struct Mounted {
     directory: PathBuf,
-    /// Locked: nobody else receives objects here.
+    /// Locked, so that no other command receives objects here.
     note: File,
     is_noted: bool,
 }
@@ -37,7 +37,7 @@ impl Mounted {
                 bail!("{}: somebody else is receiving streams here", directory.display())
             }
         }
-        // Who had the lock before may have removed the file.
+        // The command that had the lock before may have removed the file.
         if note.metadata().with_context(named)?.nlink() == 0 {
             return Self::open(&directory);
         }
