@@ -21,12 +21,20 @@ const PROOF_BYTES: u64 = 1 << 20;
 /// The first distance. It doubles with each step.
 const FIRST_DISTANCE_BYTES: u64 = 4 << 20;
 
-/// The longest distance.
-const DISTANCE_BYTES: u64 = 32 << 20;
+/// The longest distance: what all fetching threads have on their way, and a few segments more that
+/// are there.
+const DISTANCE_BYTES: u64 = 96 << 20;
+
+/// Once the distance is long, a step asks for at least so much.
+const STEP_BYTES: u64 = 8 << 20;
+
+/// A stream of which none of so many reads was a part has ended.
+const REMEMBERED_READS: u64 = 256;
 
 /// Streams of reads of a device.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Ahead {
+    most_bytes: u64,
     streams: Mutex<Streams>,
 }
 
@@ -48,20 +56,22 @@ struct Stream {
 }
 
 impl Ahead {
+    /// All streams together are up to `most_bytes` ahead.
+    pub(crate) fn new(most_bytes: u64) -> Self {
+        Self { most_bytes, streams: Mutex::default() }
+    }
+
     /// What to fetch, now that a thread reads `read`.
     pub(crate) fn of(&self, read: Range<u64>) -> Option<Range<u64>> {
         let mut streams = self.streams.lock();
         streams.clock += 1;
-        let used = streams.clock;
-        let belongs = |stream: &&mut Stream| {
-            stream.used > 0
-                && read.start + SLACK_BYTES >= stream.end
-                && read.start <= stream.end + SLACK_BYTES
-        };
-        let Some(stream) = streams.all.iter_mut().find(belongs) else {
+        let now = streams.clock;
+        let lasting = streams.all.iter().filter(|stream| stream.lasts(now)).count() as u64;
+        let most_distance = (self.most_bytes / lasting.max(1)).min(DISTANCE_BYTES);
+        let Some(stream) = streams.all.iter_mut().find(|stream| stream.goes_on_with(&read)) else {
             let oldest = streams.all.iter_mut().min_by_key(|stream| stream.used);
             *oldest.expect("there are some") = Stream {
-                used,
+                used: now,
                 start: read.start,
                 end: read.end,
                 asked: read.end,
@@ -69,17 +79,34 @@ impl Ahead {
             };
             return None;
         };
-        stream.used = used;
+        stream.used = now;
         stream.end = stream.end.max(read.end);
         stream.asked = stream.asked.max(stream.end);
-        let is_proven = stream.end.saturating_sub(stream.start) >= PROOF_BYTES;
-        if !is_proven || stream.asked - stream.end > stream.distance / 2 {
+        let distance = stream.distance.min(most_distance);
+        let step = STEP_BYTES.min(distance / 2);
+        if !stream.is_proven() || stream.asked + step > stream.end + distance {
             return None;
         }
-        let next = stream.asked..stream.end + stream.distance;
+        let next = stream.asked..stream.end + distance;
         stream.asked = next.end;
         stream.distance = (2 * stream.distance).min(DISTANCE_BYTES);
-        Some(next)
+        (!next.is_empty()).then_some(next)
+    }
+}
+
+impl Stream {
+    fn goes_on_with(&self, read: &Range<u64>) -> bool {
+        self.used > 0
+            && read.start + SLACK_BYTES >= self.end
+            && read.start <= self.end + SLACK_BYTES
+    }
+
+    fn is_proven(&self) -> bool {
+        self.end.saturating_sub(self.start) >= PROOF_BYTES
+    }
+
+    fn lasts(&self, now: u64) -> bool {
+        self.is_proven() && self.used + REMEMBERED_READS > now
     }
 }
 
@@ -92,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_stream_is_read_ahead_without_gaps_and_without_asking_twice() {
-        let ahead = Ahead::default();
+        let ahead = Ahead::new(256 << 20);
         let mut asked = 0;
         for at in (0..200 * MIB).step_by(128 << 10) {
             if let Some(next) = ahead.of(at..at + 128 * KIB) {
@@ -107,7 +134,7 @@ mod tests {
 
     #[test]
     fn streams_do_not_disturb_one_another() {
-        let ahead = Ahead::default();
+        let ahead = Ahead::new(256 << 20);
         let mut asked = [0; 4];
         for at in (0..8 * MIB).step_by(128 << 10) {
             for (stream, asked) in asked.iter_mut().enumerate() {
@@ -121,8 +148,21 @@ mod tests {
     }
 
     #[test]
+    fn streams_share_the_memory() {
+        let ahead = Ahead::new(32 * MIB);
+        for at in (0..200 * MIB).step_by(128 << 10) {
+            for stream in 0..4 {
+                let start = stream * 1000 * MIB + at;
+                if let Some(next) = ahead.of(start..start + 128 * KIB) {
+                    assert!(at < 4 * MIB || next.end <= start + 128 * KIB + 8 * MIB, "{next:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn reads_here_and_there_are_no_stream() {
-        let ahead = Ahead::default();
+        let ahead = Ahead::new(256 << 20);
         for at in 0..1000 {
             let start = at * 7_919 % 1000 * 10 * MIB;
             assert_eq!(ahead.of(start..start + 16 * KIB), None);

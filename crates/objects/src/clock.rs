@@ -1,11 +1,31 @@
-//! The time of states.
+//! Times: of states, and of what a user asks for.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-/// Seconds since 1970.
+/// The clock of a store. States get their times from it, since the clocks of writers differ and may
+/// be wrong. Between two looks at it, the time since this machine started tells how it goes on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    seen: u64,
+    seen_at: Duration,
+}
+
+impl Clock {
+    /// The clock of a store that gave an object the time `modified` just now.
+    pub(crate) fn of_store(modified: u64) -> Self {
+        Self { seen: modified, seen_at: larder_platform::uptime() }
+    }
+
+    /// Seconds since 1970 there.
+    pub(crate) fn now(&self) -> u64 {
+        self.seen + larder_platform::uptime().saturating_sub(self.seen_at).as_secs()
+    }
+}
+
+/// Seconds since 1970 by this machine's clock.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -146,17 +146,43 @@ impl Content {
         Ok(())
     }
 
-    /// Fetches content that will be read soon.
-    pub(crate) fn prefetch(&self, range: Range<u64>) {
+    /// What leads to the content of `range`: for each segment one request at most, in the order of
+    /// the device, as far as this is known without requests that fail.
+    pub(crate) fn wanted(&self, range: Range<u64>) -> Vec<Wanted> {
+        let mut wanted: Vec<Wanted> = Vec::new();
         // The reader will see the error.
-        let Ok(sources) = self.sources(range) else { return };
-        for (part, source) in sources {
+        for (part, source) in self.sources(range).unwrap_or_default() {
             let Some(Source { segment, offset }) = source else { continue };
-            if self.unsent.read().contains_key(&segment) {
-                continue;
-            }
             let end = (offset + (part.end - part.start)).div_ceil(CHUNK_BYTES);
-            self.cache.prefetch(&*self.store, segment, offset / CHUNK_BYTES..end);
+            let chunks = offset / CHUNK_BYTES..end;
+            match wanted.iter_mut().find(|it| it.segment == segment && it.touches(&chunks)) {
+                Some(it) => {
+                    it.chunks.start = it.chunks.start.min(chunks.start);
+                    it.chunks.end = it.chunks.end.max(chunks.end);
+                }
+                None => wanted.push(Wanted { segment, chunks }),
+            }
         }
+        wanted
+    }
+
+    /// Fetches content that will be read soon.
+    pub(crate) fn prefetch(&self, wanted: &Wanted) {
+        if !self.unsent.read().contains_key(&wanted.segment) {
+            self.cache.prefetch(&*self.store, wanted.segment, wanted.chunks.clone());
+        }
+    }
+}
+
+/// Chunks of a segment that will be read soon.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    segment: ObjectId,
+    chunks: Range<u64>,
+}
+
+impl Wanted {
+    fn touches(&self, chunks: &Range<u64>) -> bool {
+        self.chunks.start <= chunks.end && chunks.start <= self.chunks.end
     }
 }

@@ -10,7 +10,6 @@ use larder_device::{Device, DeviceError, Operation, check_call};
 use crate::ahead::Ahead;
 use crate::cache::{Cache, CacheFolder, DiskCache};
 use crate::claim::Claim;
-use crate::clock;
 use crate::content::Content;
 use crate::error::ObjectsError;
 use crate::garbage::{self, Collected};
@@ -19,18 +18,15 @@ use crate::map::Checkpoint;
 use crate::pool::Pool;
 use crate::probe;
 use crate::states::{Policy, State};
-use crate::store::{Counting, Problem, Requests, Store, Version};
+use crate::store::{Counting, Problem, Requests, Store, StoreError, Version};
 use crate::writer::{self, Writer};
 use crate::{StateName, segment};
 
 /// Threads that fetch content which will be read soon.
 const FETCHING_THREADS: usize = 8;
 
-/// How much of the device one of them fetches at a time.
-const FETCHED_BYTES: u64 = 8 << 20;
-
-/// More hints than that wait for no thread: the reader is faster.
-const MOST_HINTS: usize = 64;
+/// More requests than that wait for no thread: the reader is faster.
+const MOST_WAITING: usize = 64;
 
 /// How much of the device a search for content looks at in one step.
 const LOOKED_AT_BYTES: u64 = 1 << 30;
@@ -58,6 +54,8 @@ impl Default for Options {
 pub struct ObjectDevice {
     name: String,
     len_bytes: u64,
+    /// The number of the state that was there at the opening.
+    opened: u64,
     // Ends before `content`, which its jobs use.
     fetching: Pool,
     ahead: Ahead,
@@ -105,10 +103,10 @@ impl ObjectDevice {
         policy: Policy,
         delete_after: u64,
     ) -> Result<(), ObjectsError> {
-        probe::conditions(store)?;
-        let mut writer = this_process();
+        let now = probe::conditions(store)?.now();
+        let mut writer = this_process(now);
         writer.is_done = true;
-        let state = State { number: 0, time: clock::now() };
+        let state = State { number: 0, time: now };
         let manifest = Manifest {
             uuid: uuid::Uuid::new_v4().into_bytes(),
             len_bytes,
@@ -127,7 +125,7 @@ impl ObjectDevice {
             return Err(error.into());
         }
         // An attempt may have succeeded although its reply was lost.
-        if store.get_versioned(manifest::NAME)?.0 == encoded {
+        if store.get_versioned(manifest::NAME)?.content == encoded {
             return Ok(());
         }
         Err(ObjectsError::Exists { store: store.name().to_owned() })
@@ -145,15 +143,17 @@ impl ObjectDevice {
         let requests = Arc::new(Counting::new(store));
         let store: Arc<dyn Store> = Arc::clone(&requests) as _;
         let (manifest, _) = read_manifest(&*store)?;
-        let content = match state {
-            None => load(&store, &manifest, options)?,
-            Some(name) => load_state(&store, &manifest, name, options)?,
+        let opened = match state {
+            None => manifest.state(),
+            Some(name) => find_state(&*store, &manifest, name)?,
         };
+        let content = load(&store, &manifest, opened, options)?;
         Ok(Self {
             name: store.name().to_owned(),
             len_bytes: manifest.len_bytes,
+            opened: opened.number,
             fetching: Pool::new(FETCHING_THREADS),
-            ahead: Ahead::default(),
+            ahead: Ahead::new(options.cache_bytes / 2),
             writer: None,
             _claim: None,
             content: Arc::new(content),
@@ -196,7 +196,7 @@ impl ObjectDevice {
         let requests = Arc::new(Counting::new(store));
         let store: Arc<dyn Store> = Arc::clone(&requests) as _;
         let (mut manifest, version) = read_manifest(&*store)?;
-        probe::conditions(&*store)?;
+        let clock = probe::conditions(&*store)?;
         if !manifest.writer.is_done {
             tracing::warn!(
                 "{}: {} had it open for writing; what it has not flushed is lost, and it can \
@@ -208,17 +208,19 @@ impl ObjectDevice {
         manifest.epoch = manifest.epoch.checked_add(1).ok_or_else(|| {
             ObjectsError::damaged(&*store, manifest::NAME, &"it was opened too often")
         })?;
-        manifest.writer = this_process();
+        manifest.writer = this_process(clock.now());
         let version = writer::replace(&*store, &manifest, &version)?;
-        let content = Arc::new(load(&store, &manifest, options)?);
+        let opened = manifest.state();
+        let content = Arc::new(load(&store, &manifest, opened, options)?);
         let name = store.name().to_owned();
         let len_bytes = manifest.len_bytes;
-        let writer = Writer::new(Arc::clone(&content), manifest, version, options);
+        let writer = Writer::new(Arc::clone(&content), manifest, version, clock, options);
         Ok(Self {
             name,
             len_bytes,
+            opened: opened.number,
             fetching: Pool::new(FETCHING_THREADS),
-            ahead: Ahead::default(),
+            ahead: Ahead::new(options.cache_bytes / 2),
             writer: Some(writer),
             _claim: claim,
             content,
@@ -275,6 +277,23 @@ impl ObjectDevice {
         }
     }
 
+    /// A state that a reader has opened may be forgotten meanwhile.
+    fn explained(&self, error: ObjectsError) -> ObjectsError {
+        match error {
+            ObjectsError::Store(StoreError { problem: Problem::NotFound, .. })
+                if self.writer.is_none() && self.is_forgotten() =>
+            {
+                ObjectsError::Gone { store: self.name.clone(), state: self.opened }
+            }
+            error => error,
+        }
+    }
+
+    fn is_forgotten(&self) -> bool {
+        let manifest = read_manifest(&*self.content.store);
+        manifest.is_ok_and(|(it, _)| it.states().all(|state| state.number != self.opened))
+    }
+
     fn failed(
         &self,
         operation: Operation,
@@ -304,7 +323,8 @@ impl Device for ObjectDevice {
         if let Some(next) = self.ahead.of(offset..offset + len_bytes) {
             self.readahead(next.start, next.end - next.start);
         }
-        self.content.read(buf, offset).map_err(self.failed(Operation::Read, offset, len_bytes))
+        let read = self.content.read(buf, offset).map_err(|error| self.explained(error));
+        read.map_err(self.failed(Operation::Read, offset, len_bytes))
     }
 
     fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<(), DeviceError> {
@@ -341,13 +361,16 @@ impl Device for ObjectDevice {
 
     fn readahead(&self, offset: u64, len_bytes: u64) {
         let end = offset.saturating_add(len_bytes).min(self.len_bytes);
-        let mut start = offset;
-        while start < end && self.fetching.waiting() < MOST_HINTS {
-            let next = end.min((start / FETCHED_BYTES + 1) * FETCHED_BYTES);
-            let content = Arc::clone(&self.content);
-            self.fetching.run(move || content.prefetch(start..next));
-            start = next;
+        if offset >= end || self.fetching.waiting() >= MOST_WAITING {
+            return;
         }
+        let content = Arc::clone(&self.content);
+        self.fetching.run_first(move |jobs| {
+            for wanted in content.wanted(offset..end) {
+                let content = Arc::clone(&content);
+                jobs.add(move || content.prefetch(&wanted));
+            }
+        });
     }
 }
 
@@ -402,27 +425,26 @@ pub fn info(store: &dyn Store) -> Result<Info, ObjectsError> {
     })
 }
 
-fn this_process() -> Writing {
+fn this_process(now: u64) -> Writing {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim();
     Writing {
         nonce: uuid::Uuid::new_v4().into_bytes(),
         host: if host.is_empty() { "an unknown machine" } else { host }.to_owned(),
         pid: std::process::id(),
-        since: clock::now(),
+        since: now,
         is_done: false,
     }
 }
 
 pub(crate) fn read_manifest(store: &dyn Store) -> Result<(Manifest, Version), ObjectsError> {
-    let (bytes, version) =
-        store.get_versioned(manifest::NAME).map_err(|error| match error.problem {
-            Problem::NotFound => ObjectsError::Missing { store: store.name().to_owned() },
-            _ => error.into(),
-        })?;
-    let manifest = Manifest::decode(&bytes)
+    let found = store.get_versioned(manifest::NAME).map_err(|error| match error.problem {
+        Problem::NotFound => ObjectsError::Missing { store: store.name().to_owned() },
+        _ => error.into(),
+    })?;
+    let manifest = Manifest::decode(&found.content)
         .map_err(|why| ObjectsError::damaged(store, manifest::NAME, &why))?;
-    Ok((manifest, version))
+    Ok((manifest, found.version))
 }
 
 fn cache(manifest: &Manifest, options: &Options) -> Cache {
@@ -431,42 +453,42 @@ fn cache(manifest: &Manifest, options: &Options) -> Cache {
     Cache::new(options.cache_bytes, on_disk)
 }
 
-/// The content of the last state.
-fn load(
-    store: &Arc<dyn Store>,
+/// The kept state that `name` names.
+fn find_state(
+    store: &dyn Store,
     manifest: &Manifest,
-    options: &Options,
-) -> Result<Content, ObjectsError> {
-    let checkpoint = Checkpoint::load(&**store, manifest.root)?;
-    let content = Content::new(Arc::clone(store), checkpoint, cache(manifest, options));
-    for segment in &manifest.tail {
-        content.apply(segment.id, &segment.deltas);
-    }
-    Ok(content)
+    name: &StateName,
+) -> Result<State, ObjectsError> {
+    let states: Vec<_> = manifest.states().collect();
+    name.find(&states).ok_or_else(|| ObjectsError::NoSuchState {
+        store: store.name().to_owned(),
+        state: name.to_string(),
+    })
 }
 
 /// The content of a kept state.
-fn load_state(
+fn load(
     store: &Arc<dyn Store>,
     manifest: &Manifest,
-    name: &StateName,
+    state: State,
     options: &Options,
 ) -> Result<Content, ObjectsError> {
-    let states: Vec<_> = manifest.states().collect();
-    let state = name.find(&states).ok_or_else(|| ObjectsError::NoSuchState {
-        store: store.name().to_owned(),
-        state: name.to_string(),
-    })?;
-    let is_it = |mark: &&Mark| mark.state.number == state.number;
+    let begin = |root| {
+        let checkpoint = Checkpoint::load(&**store, root)?;
+        let cache = cache(manifest, options);
+        Ok::<_, ObjectsError>(Content::new(Arc::clone(store), checkpoint, cache))
+    };
+    let is_it = |mark: &&Mark| mark.state == state;
     if let Some(mark) = manifest.marks.iter().find(is_it) {
-        let mut manifest = manifest.clone();
-        manifest.tail.truncate(mark.segments as usize);
-        return load(store, &manifest, options);
+        let content = begin(manifest.root)?;
+        for segment in &manifest.tail[..mark.segments as usize] {
+            content.apply(segment.id, &segment.deltas);
+        }
+        return Ok(content);
     }
     let found = manifest.earlier.iter().find_map(|era| Some((era, era.marks.iter().find(is_it)?)));
     let (era, mark) = found.expect("it is in one of the lists");
-    let checkpoint = Checkpoint::load(&**store, era.root)?;
-    let content = Content::new(Arc::clone(store), checkpoint, cache(manifest, options));
+    let content = begin(era.root)?;
     for (id, len_bytes) in &era.segments[..mark.segments as usize] {
         content.apply(*id, &segment::read_deltas(&**store, *id, *len_bytes)?);
     }

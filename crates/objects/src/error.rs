@@ -80,6 +80,18 @@ pub enum ObjectsError {
         state: String,
     },
 
+    /// Objects of a state that is kept no longer are gone.
+    #[error(
+        "{store}: state {state} is kept no longer, and its content has been deleted; open the last \
+         state, or one that 'larder objects states' lists"
+    )]
+    Gone {
+        /// The store's name.
+        store: String,
+        /// The number of the state.
+        state: u64,
+    },
+
     /// A variable of the environment has a wrong value.
     #[error("{name}: {why}")]
     Setting {
@@ -175,6 +187,7 @@ impl ObjectsError {
             },
             Self::Missing { .. }
             | Self::NoSuchState { .. }
+            | Self::Gone { .. }
             | Self::NoStreams { .. }
             | Self::NoSuchStream { .. }
             | Self::NotThere { .. }

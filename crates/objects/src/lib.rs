@@ -68,6 +68,6 @@ pub use states::{Policy, State};
 #[cfg(feature = "remote")]
 pub use store::Remote;
 pub use store::{
-    Counting, Directory, Listed, Problem, Requests, Retrying, Store, StoreError, Version,
-    requests_of_this_process,
+    Counting, Directory, Layer, Listed, Problem, Requests, Retrying, Store, StoreError, Version,
+    Versioned, requests_of_this_process,
 };

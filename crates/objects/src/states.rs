@@ -15,7 +15,7 @@ const MOST_OF_ALL: usize = 256;
 pub struct State {
     /// Its number. Each state has the next one.
     pub number: u64,
-    /// When it was made, in seconds since 1970, by the clock of the writer.
+    /// When it was made, in seconds since 1970, by the clock of the store.
     pub time: u64,
 }
 

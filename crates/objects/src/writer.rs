@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::clock;
+use crate::clock::Clock;
 use crate::compact;
 use crate::content::{Content, Unsent};
 use crate::device::Options;
@@ -51,6 +51,7 @@ pub(crate) struct Writer {
     shared: Arc<Shared>,
     open: Arc<Mutex<Open>>,
     commit: Mutex<Commit>,
+    clock: Clock,
     /// Objects that have been deleted, and that a manifest still calls doomed.
     deleted: Arc<Mutex<HashSet<ObjectId>>>,
     pool: Pool,
@@ -109,6 +110,7 @@ impl Writer {
         content: Arc<Content>,
         manifest: Manifest,
         version: Version,
+        clock: Clock,
         options: &Options,
     ) -> Self {
         let shared = Arc::new(Shared {
@@ -131,6 +133,7 @@ impl Writer {
                 is_closed: false,
             })),
             commit: Mutex::new(Commit { manifest, version }),
+            clock,
             deleted: Arc::default(),
             pool: Pool::new(UPLOADING_THREADS),
             segment_bytes: options.segment_bytes,
@@ -253,7 +256,7 @@ impl Writer {
         let mut manifest = commit.manifest.clone();
         manifest.writer.is_done = reason == Reason::Close;
         let before = manifest.state();
-        let now = clock::now().max(before.time);
+        let now = self.clock.now().max(before.time);
         let has_changed = !sealed.is_empty();
         let number = before.number + u64::from(has_changed);
         let state = if has_changed { State { number, time: now } } else { before };
@@ -381,7 +384,7 @@ impl Writer {
     pub(crate) fn delete_expired(&self) -> Result<u64, ObjectsError> {
         let commit = self.commit.lock();
         let checkpoint = Arc::clone(&*self.shared.content.checkpoint.read());
-        let expired = expired(&checkpoint, &commit.manifest, clock::now());
+        let expired = expired(&checkpoint, &commit.manifest, self.clock.now());
         for doomed in &expired {
             self.store().delete(&doomed.kind.name(doomed.id))?;
             self.deleted.lock().insert(doomed.id);
@@ -507,16 +510,16 @@ pub(crate) fn replace(
         Ok(version) => return Ok(version),
         Err(error) => error,
     };
-    let Ok((found, version)) = store.get_versioned(manifest::NAME) else {
+    let Ok(found) = store.get_versioned(manifest::NAME) else {
         return Err(error.into());
     };
-    if found == encoded {
-        return Ok(version);
+    if found.content == encoded {
+        return Ok(found.version);
     }
     if error.problem != Problem::Condition {
         return Err(error.into());
     }
-    let other = Manifest::decode(&found)
+    let other = Manifest::decode(&found.content)
         .map_err(|why| ObjectsError::damaged(store, manifest::NAME, &why))?;
     Err(ObjectsError::Fenced { store: store.name().to_owned(), by: other.writer.to_string() })
 }

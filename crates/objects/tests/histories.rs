@@ -14,7 +14,7 @@ use bytes::Bytes;
 use larder_device::Device;
 use larder_objects::{
     Listed, ObjectDevice, ObjectsError, Options, Policy, StateName, Store, StoreError, Version,
-    info, verify,
+    Versioned, info, verify,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -46,10 +46,22 @@ struct Writer {
     is_fenced: bool,
     /// A write failed: any part of its range may have changed.
     is_unclear: bool,
+    /// Somebody has set the clock of the store since it was opened.
+    has_other_clock: bool,
+}
+
+/// A program that reads a state, for as long as the store lets it.
+struct Reader {
+    device: ObjectDevice,
+    image: Image,
+    /// What it reads is there until then, by the clock of the store.
+    until: u64,
 }
 
 struct History {
     rng: StdRng,
+    delete_after: u64,
+    readers: Vec<Reader>,
     store: Arc<MemoryStore>,
     writers: Vec<Writer>,
     /// The content of states whose number is known.
@@ -66,11 +78,15 @@ impl History {
         let store = Arc::new(MemoryStore::default());
         let policies = ["", "all=1h", "all=1h,hourly=1d,daily=30d"];
         let policy: Policy = policies[rng.random_range(0..policies.len())].parse().unwrap();
-        ObjectDevice::create(&*store, BLOCKS * BLOCK_BYTES, policy, 0).unwrap();
+        let delete_after = [0, 600][rng.random_range(0..2)];
+        store.set_clock(rng.random_range(0..1 << 32));
+        ObjectDevice::create(&*store, BLOCKS * BLOCK_BYTES, policy, delete_after).unwrap();
         let zeros = vec![0; BLOCKS as usize];
         Self {
             rng,
             store,
+            delete_after,
+            readers: Vec::new(),
             writers: Vec::new(),
             states: BTreeMap::from([(0, zeros.clone())]),
             possible: vec![zeros],
@@ -115,6 +131,7 @@ impl History {
             has_unflushed: false,
             is_fenced: false,
             is_unclear: false,
+            has_other_clock: false,
         });
     }
 
@@ -146,7 +163,61 @@ impl History {
         }
     }
 
+    /// Time passes, or somebody sets the clock of the store. No writer's own clock matters.
+    fn pass_time(&mut self) {
+        let now = self.store.now();
+        if self.writers.is_empty() && self.rng.random_bool(0.8) {
+            return self.store.set_clock(now + self.rng.random_range(0..500));
+        }
+        let days = self.rng.random_range(0..100 * 24 * 3600);
+        let is_set_back = self.rng.random_bool(0.5);
+        self.store.set_clock(if is_set_back { now.saturating_sub(days) } else { now + days });
+        // Delays of deletions have begun by another clock, and writers go on by it.
+        self.readers.clear();
+        for writer in &mut self.writers {
+            writer.has_other_clock = true;
+        }
+    }
+
+    /// A program opens a kept state for reading.
+    fn begin_to_read(&mut self) {
+        let store: Arc<dyn Store> = Arc::clone(&self.store) as _;
+        let states = info(&*store).unwrap().states;
+        let state = states[self.rng.random_range(0..states.len())];
+        let options = Options { cache_bytes: 0, ..self.options() };
+        let name = StateName::Number(state.number);
+        let device = ObjectDevice::open_read_only(store, Some(&name), &options).unwrap();
+        let image = read(&device).unwrap();
+        let has_one_clock = self.writers.iter().all(|writer| !writer.has_other_clock);
+        let until = if has_one_clock { self.store.now() + self.delete_after } else { 0 };
+        self.readers.push(Reader { device, image, until });
+    }
+
+    /// A reader finds what it found before, or learns that the state is gone, after its time.
+    fn go_on_reading(&mut self) {
+        let at = self.rng.random_range(0..self.readers.len());
+        let reader = &self.readers[at];
+        match read(&reader.device) {
+            Ok(image) => assert_eq!(image, reader.image, "a state never changes"),
+            Err(error) => {
+                let said = std::error::Error::source(&error).map(ToString::to_string);
+                assert!(said.as_ref().is_some_and(|it| it.contains("kept no longer")), "{error:?}");
+                assert!(self.store.now() >= reader.until, "{error:?}");
+                self.readers.swap_remove(at);
+            }
+        }
+    }
+
     fn step(&mut self) {
+        if self.rng.random_bool(if self.writers.is_empty() { 0.4 } else { 0.01 }) {
+            return self.pass_time();
+        }
+        if self.rng.random_bool(0.04) {
+            return self.begin_to_read();
+        }
+        if !self.readers.is_empty() && self.rng.random_bool(0.1) {
+            return self.go_on_reading();
+        }
         if self.writers.is_empty() || self.rng.random_bool(0.03) {
             return self.open();
         }
@@ -236,7 +307,9 @@ impl History {
     /// Every state that the device says it keeps is there.
     fn assert_states(&self, options: &Options) {
         let store: Arc<dyn Store> = Arc::clone(&self.store) as _;
-        for state in info(&*store).unwrap().states {
+        let states = info(&*store).unwrap().states;
+        assert!(states.is_sorted_by_key(|state| (state.number, state.time)), "{states:?}");
+        for state in states {
             let name = StateName::Number(state.number);
             let device =
                 ObjectDevice::open_read_only(Arc::clone(&store), Some(&name), options).unwrap();
@@ -345,14 +418,14 @@ fn a_store_that_ignores_conditions_is_refused() {
         fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
             self.0.get(name, range)
         }
-        fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError> {
+        fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
             self.0.get_versioned(name)
         }
         fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
             self.0.create(name, content)
         }
         fn replace(&self, name: &str, content: Bytes, _: &Version) -> Result<Version, StoreError> {
-            let (_, version) = self.0.get_versioned(name)?;
+            let version = self.0.get_versioned(name)?.version;
             self.0.replace(name, content, &version)
         }
         fn delete(&self, name: &str) -> Result<(), StoreError> {

@@ -334,14 +334,19 @@ fn no_stream_loses_what_it_needs() {
 #[test]
 fn interrupted_sends_are_forgotten_when_their_time_is_over() {
     let (memory, store) = memory();
+    const WEEK: u64 = 7 * 24 * 3600;
     let content = content(1, 1000);
+    // Only the clock of the store counts.
+    memory.set_clock(1_000_000);
     let mut upload = begin(&store, &description(1, None)).unwrap();
     upload.write_all(&content[..500]).unwrap();
-    let result = pruned(&store, &Pruning::Nothing);
+    memory.set_clock(memory.now() + WEEK - 60);
+    let result = prune(&*store, &Pruning::Nothing, WEEK).unwrap();
     assert_eq!((result.forgotten, result.deleted), (0, 0));
     assert_eq!(Catalogue::load(&*store).unwrap().unfinished.len(), 1);
     upload.write_all(&content[500..]).unwrap();
-    let result = prune(&*store, &Pruning::Nothing, 0).unwrap();
+    memory.set_clock(memory.now() + 60);
+    let result = prune(&*store, &Pruning::Nothing, WEEK).unwrap();
     assert_eq!(result.forgotten, 1);
     assert!(matches!(upload.finish(), Err(ObjectsError::Pruned { .. })));
     pruned(&store, &Pruning::Nothing);

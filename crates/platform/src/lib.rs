@@ -8,6 +8,7 @@
 //! - [`create_private_folders`]: folders for this user only.
 //! - [`errno`]: the numbers of errors.
 //! - [`user`]: the owner of new files.
+//! - [`uptime`]: a clock that nobody sets.
 //!
 //! On Unix these are the standard library's own, or what the system says. On Windows, `\` is a part
 //! of a name as long as a path stays with these functions; [`Path`](std::path::Path) itself takes it
@@ -28,10 +29,10 @@ mod windows;
 #[cfg(unix)]
 pub use unix::{
     FileExt, FileId, FileTypeExt, OsStrExt, OsStringExt, create_private_folders, device_number,
-    join, split, sync_directory, user, write_vectored_at,
+    join, split, sync_directory, uptime, user, write_vectored_at,
 };
 #[cfg(windows)]
 pub use windows::{
     FileExt, FileId, FileTypeExt, OsStrExt, OsStringExt, create_private_folders, device_number,
-    join, split, sync_directory, user, write_vectored_at,
+    join, split, sync_directory, uptime, user, write_vectored_at,
 };

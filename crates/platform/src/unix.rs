@@ -5,9 +5,12 @@ use std::fs::{DirBuilder, File};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub use std::os::unix::ffi::{OsStrExt, OsStringExt};
 pub use std::os::unix::fs::{FileExt, FileTypeExt};
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// The path of `below` in `directory`, inside a file system.
 pub fn join(directory: &Path, below: impl AsRef<OsStr>) -> PathBuf {
@@ -66,6 +69,17 @@ pub fn write_vectored_at(file: &File, bufs: &[IoSlice<'_>], offset: u64) -> io::
 /// Those of the system.
 pub fn create_private_folders(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// The time since a moment in the past that stays the same while the system runs. It goes on while
+/// the system sleeps, and nobody sets it.
+pub fn uptime() -> Duration {
+    #[cfg(target_os = "linux")]
+    const CLOCK: ClockId = ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    const CLOCK: ClockId = ClockId::Monotonic;
+    let time = clock_gettime(CLOCK);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Makes the names in `directory` durable.

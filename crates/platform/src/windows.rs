@@ -7,7 +7,8 @@ use std::io::{self, IoSlice};
 use std::os::windows::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::windows::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::wide;
 
@@ -165,6 +166,13 @@ pub fn write_vectored_at(file: &File, bufs: &[IoSlice<'_>], offset: u64) -> io::
 /// None.
 pub fn sync_directory(_directory: &Path) -> io::Result<()> {
     Ok(())
+}
+
+/// The time since a moment in the past that stays the same while the process runs. It goes on while
+/// the system sleeps, and nobody sets it.
+pub fn uptime() -> Duration {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed()
 }
 
 /// The types of files that Windows lacks.

@@ -1,6 +1,5 @@
 //! A large file on object storage.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -12,8 +11,8 @@ use clap::Args;
 use larder::OpenOptions;
 use larder_device::Device;
 use larder_objects::{
-    Address, Directory, Listed, ObjectDevice, Options, Policy, Problem, Requests, Retrying,
-    Settings, Store, StoreError, Version,
+    Address, Directory, Layer, ObjectDevice, Options, Policy, Problem, Requests, Retrying,
+    Settings, Store, StoreError,
 };
 use larder_testkit::Scratch;
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
@@ -184,8 +183,20 @@ impl<S: Store> Slow<S> {
     fn new(store: S, delay: Duration, errors: u64) -> Self {
         Self { store, delay, errors, requests: AtomicU64::new(0) }
     }
+}
 
-    fn pass(&self, name: &str) -> Result<(), StoreError> {
+impl<S: Store> Layer for Slow<S> {
+    type Below = S;
+
+    fn below(&self) -> &S {
+        &self.store
+    }
+
+    fn pass<T>(
+        &self,
+        name: &str,
+        call: impl Fn(&S) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         thread::sleep(self.delay);
         // Spread evenly, so that each run has as many.
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
@@ -195,47 +206,6 @@ impl<S: Store> Slow<S> {
             let source = "it was lost on the way".into();
             return Err(StoreError { problem: Problem::Temporary, object, source });
         }
-        Ok(())
-    }
-}
-
-impl<S: Store> Store for Slow<S> {
-    fn name(&self) -> &str {
-        self.store.name()
-    }
-
-    fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-        self.pass(name)?;
-        self.store.get(name, range)
-    }
-
-    fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError> {
-        self.pass(name)?;
-        self.store.get_versioned(name)
-    }
-
-    fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
-        self.pass(name)?;
-        self.store.create(name, content)
-    }
-
-    fn replace(
-        &self,
-        name: &str,
-        content: Bytes,
-        version: &Version,
-    ) -> Result<Version, StoreError> {
-        self.pass(name)?;
-        self.store.replace(name, content, version)
-    }
-
-    fn delete(&self, name: &str) -> Result<(), StoreError> {
-        self.pass(name)?;
-        self.store.delete(name)
-    }
-
-    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        self.pass(prefix)?;
-        self.store.list(prefix)
+        call(&self.store)
     }
 }

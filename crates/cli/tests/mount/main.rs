@@ -35,6 +35,7 @@ mod refusals;
 mod remount;
 mod reports;
 mod rings;
+mod s3;
 mod same_as_btrfs;
 mod second_mount;
 mod send;

@@ -17,21 +17,13 @@ const GIVEN_KIB: u64 = 128 << 10;
 const BOUND_KIB: u64 = GIVEN_KIB / 10 * 11;
 const MIB: usize = 1 << 20;
 
-/// The most that the server ever had resident, in KiB.
-fn peak(mounted: &Mounted) -> u64 {
-    let pid = mounted.server_pid().as_raw_nonzero();
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
-}
-
 /// Makes a server with little memory do `work`, and checks how much it took.
 #[track_caller]
 fn bounded(options: &[&str], work: impl FnOnce(&Mounted)) {
     let mut mounted = Mounted::unmounted();
     mounted.serve_in_foreground(&[&["--memory", "128M"], options].concat());
     work(&mounted);
-    let peak = peak(&mounted);
+    let peak = mounted.peak_kib();
     assert!(peak <= BOUND_KIB, "{peak} KiB");
     mounted.unmount();
     mounted.check();
@@ -107,7 +99,7 @@ fn listings_with_attributes_fit_into_the_memory() {
         let names = mounted.shell("find . -printf '%s %p\n' | wc -l");
         assert_eq!(names.trim(), (2 * LARGE + 3).to_string());
     }
-    let peak = peak(&mounted);
+    let peak = mounted.peak_kib();
     assert!(peak <= BOUND_KIB, "{peak} KiB");
     mounted.unmount();
     mounted.check();

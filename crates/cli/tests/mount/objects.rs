@@ -1,16 +1,12 @@
-//! File systems on object storage: in a directory of objects, and on a server that speaks S3.
+//! File systems in a directory of objects.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::Duration;
+use std::process::Command;
 
 use larder_testkit::manifest::{Manifest, assert_same};
-use larder_testkit::{KernelMount, Scratch, oracle};
-use rustix::process::{Pid, Signal, kill_process};
+use larder_testkit::{KernelMount, oracle};
 use serde_json::{Value, json};
 
 use crate::support::{Mounted, comparable, larder, shell, succeed, wait_until};
@@ -287,99 +283,4 @@ impl Drop for Unmounted<'_> {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(self.0).status();
     }
-}
-
-/// A server that speaks S3, with one bucket. It keeps all in memory.
-struct S3 {
-    server: Child,
-    port: u16,
-}
-
-impl S3 {
-    const BUCKET: &str = "photos";
-
-    fn new() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let program = concat!(env!("CARGO_TARGET_TMPDIR"), "/../moto/bin/moto_server");
-        let mut command = Command::new(program);
-        command.args(["-p", &port.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
-        let server = command.spawn().unwrap_or_else(|error| panic!("{program}: {error}"));
-        let s3 = Self { server, port };
-        wait_until("the server answers", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        let bucket = Self::BUCKET;
-        let request = format!(
-            "PUT /{bucket} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\
-             Connection: close\r\n\r\n"
-        );
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).unwrap();
-        assert!(reply.contains(" 200 "), "{reply}");
-        s3
-    }
-
-    fn larder(&self) -> Command {
-        let mut command = larder();
-        command
-            .env("AWS_ACCESS_KEY_ID", "ann")
-            .env("AWS_SECRET_ACCESS_KEY", "a secret that no message has")
-            .env("AWS_REGION", "us-east-1")
-            .env("AWS_ENDPOINT", format!("http://127.0.0.1:{}", self.port))
-            .env("AWS_ALLOW_HTTP", "true");
-        command
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.server), signal).unwrap();
-    }
-}
-
-impl Drop for S3 {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
-}
-
-#[test]
-#[ignore = "needs moto, a download"]
-fn a_bucket_is_a_file_system() {
-    let s3 = S3::new();
-    let scratch = Scratch::new();
-    let (mnt, image) = (scratch.path().join("mnt"), scratch.path().join("disk.img"));
-    fs::create_dir(&mnt).unwrap();
-    let url = format!("s3://{}/pantry", S3::BUCKET);
-    succeed(s3.larder().args(["mount", "--create", "16G", &url]).arg(&mnt));
-    shell(
-        &mnt,
-        "cp -r /usr/share/common-licenses . && head -c 30M /dev/urandom >random
-         sync random && rm -r common-licenses/GPL* && seq 100000 >numbers && sync numbers",
-    );
-    // The server stands still for a while. Programs wait, and then go on.
-    s3.signal(Signal::STOP);
-    let mut waiting = Command::new("bash")
-        .args(["-c", "echo waited >waited && sync waited"])
-        .current_dir(&mnt)
-        .spawn()
-        .unwrap();
-    thread::sleep(Duration::from_secs(3));
-    assert!(waiting.try_wait().unwrap().is_none(), "sync has not waited for the server");
-    s3.signal(Signal::CONT);
-    assert!(waiting.wait().unwrap().success());
-    let files = comparable(Manifest::of_tree(&mnt));
-    succeed(s3.larder().arg("umount").arg(&mnt));
-    succeed(s3.larder().args(["check", &url]));
-    succeed(s3.larder().args(["objects", "verify", &url]));
-    succeed(s3.larder().args(["objects", "gc", &url]));
-    assert!(succeed(s3.larder().args(["ls", &format!("{url}:/")])).contains("waited\n"));
-    succeed(s3.larder().args(["export", &url]).arg(&image));
-    let kernel = KernelMount::open(std::slice::from_ref(&image), "ro");
-    assert_same(&comparable(Manifest::of_tree(kernel.path())), &files);
-    drop(kernel);
-
-    // Somebody without the keys gets an error without any key.
-    let output = s3.larder().args(["ls", "s3://other/pantry:/"]).output().unwrap();
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && !message.contains("secret"), "{message}");
 }

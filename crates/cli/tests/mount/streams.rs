@@ -156,7 +156,7 @@ impl Sender {
 }
 
 /// What a stream has of the files at `path`.
-fn sent(path: &Path) -> Manifest {
+pub(crate) fn sent(path: &Path) -> Manifest {
     let mut manifest = comparable(Manifest::of_tree(path));
     for entry in manifest.entries.values_mut() {
         (entry.ctime, entry.otime) = Default::default();

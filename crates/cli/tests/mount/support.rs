@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::ffi::OsStr;
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -98,6 +98,8 @@ pub(crate) struct Mounted {
     scratch: Scratch,
     /// What is mounted: an image, or a URL.
     source: PathBuf,
+    /// What the program needs to reach it.
+    environment: Vec<(&'static str, String)>,
     is_mounted: bool,
     /// The server, if it is a child of this process.
     server: Option<Child>,
@@ -137,9 +139,12 @@ impl Mounted {
 
     /// Mounts with a server that is a child of this process.
     pub(crate) fn serve(&mut self, arguments: &[&str]) {
-        let mut command = larder();
+        let mut command = self.larder();
         command.args(["mount", "-f"]).args(arguments).args(transport());
         command.arg(&self.source).arg(self.path());
+        if !self.environment.is_empty() {
+            command.stderr(File::options().append(true).create(true).open(self.log()).unwrap());
+        }
         self.server = Some(command.stdin(Stdio::null()).spawn().expect("it starts"));
         wait_until("it is mounted", || self.is_in_table());
         self.is_mounted = true;
@@ -150,7 +155,7 @@ impl Mounted {
         let scratch = Scratch::new();
         fs::create_dir(scratch.path().join("mnt")).unwrap();
         let source = scratch.path().join("disk.img");
-        Self { scratch, source, is_mounted: false, server: None }
+        Self { scratch, source, environment: Vec::new(), is_mounted: false, server: None }
     }
 
     /// A place for the objects of a file system, which a directory holds.
@@ -160,6 +165,26 @@ impl Mounted {
         mounted
     }
 
+    /// A place for the mount of a URL that the program reaches with `environment`.
+    pub(crate) fn at(url: String, environment: Vec<(&'static str, String)>) -> Self {
+        let mut mounted = Self::unmounted();
+        (mounted.source, mounted.environment) = (url.into(), environment);
+        mounted
+    }
+
+    /// The program, with what it needs to reach the source.
+    pub(crate) fn larder(&self) -> Command {
+        let mut command = larder();
+        command.envs(self.environment.clone());
+        command
+    }
+
+    /// Where a server that is a child of this process says what went wrong, if what it serves is a
+    /// URL.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.scratch.path().join("log")
+    }
+
     /// What is mounted: an image, or a URL.
     pub(crate) fn source(&self) -> &Path {
         &self.source
@@ -167,7 +192,7 @@ impl Mounted {
 
     #[track_caller]
     pub(crate) fn mount(&mut self, arguments: &[&str]) {
-        let mut command = larder();
+        let mut command = self.larder();
         command.arg("mount").args(arguments).args(transport()).arg(&self.source).arg(self.path());
         succeed(&mut command);
         self.is_mounted = true;
@@ -198,6 +223,14 @@ impl Mounted {
         server.wait().unwrap();
         detach(&self.path());
         self.is_mounted = false;
+    }
+
+    /// The most that the server ever had resident, in KiB.
+    pub(crate) fn peak_kib(&self) -> u64 {
+        let pid = self.server_pid().as_raw_nonzero();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
     /// Rings of io_uring that the server has.

@@ -11,6 +11,9 @@ use crate::map::Delta;
 
 use super::{Deltas, seal};
 
+/// Memory for the table of a segment.
+const LIKELY_TABLE_BYTES: usize = 64 << 10;
+
 /// A segment that takes content. Content that it holds already is
 /// overwritten in place: no state refers to it before the segment is sealed.
 #[derive(Debug)]
@@ -47,6 +50,10 @@ impl OpenSegment {
         let taken = bytes.len().min(self.most_bytes - content.len());
         if taken == 0 {
             return (0, None);
+        }
+        if content.capacity() == 0 {
+            // With its table, the segment stays where it is.
+            content.reserve_exact(self.most_bytes + LIKELY_TABLE_BYTES);
         }
         let offset = content.len() as u64;
         content.extend_from_slice(&bytes[..taken]);

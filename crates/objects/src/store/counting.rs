@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 
-use super::{Listed, Store, StoreError, Version};
+use super::{Listed, Store, StoreError, Version, Versioned};
 
 /// Requests, and the bytes that they moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,9 +124,9 @@ impl<S: Store> Store for Counting<S> {
         result
     }
 
-    fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError> {
+    fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
         let result = self.store.get_versioned(name);
-        self.counts.add_with_bytes(GETS, result.as_ref().map_or(0, |(bytes, _)| bytes.len()));
+        self.counts.add_with_bytes(GETS, result.as_ref().map_or(0, |found| found.content.len()));
         result
     }
 

@@ -5,11 +5,12 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
 use tempfile::NamedTempFile;
 
-use super::{Listed, Problem, Store, StoreError, Version};
+use super::{Listed, Problem, Store, StoreError, Version, Versioned};
 
 /// The prefix of files that are not objects yet.
 const TEMPORARY: &str = ".larder-";
@@ -82,6 +83,15 @@ impl Directory {
         Ok(bytes)
     }
 
+    fn read_whole(&self, name: &str) -> io::Result<Versioned> {
+        let mut file = File::open(self.path(name))?;
+        let mut content = Vec::new();
+        file.read_to_end(&mut content)?;
+        let since = file.metadata()?.modified()?.duration_since(UNIX_EPOCH);
+        let (version, modified) = (version_of(&content), since.map_or(0, |since| since.as_secs()));
+        Ok(Versioned { content: content.into(), version, modified })
+    }
+
     fn list_below(&self, directory: &Path, found: &mut Vec<Listed>) -> io::Result<()> {
         let entries = match fs::read_dir(directory) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -114,10 +124,8 @@ impl Store for Directory {
         self.read(name, range).map(Bytes::from).map_err(|error| self.failed(name, error))
     }
 
-    fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError> {
-        let bytes = fs::read(self.path(name)).map_err(|error| self.failed(name, error))?;
-        let version = version_of(&bytes);
-        Ok((bytes.into(), version))
+    fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
+        self.read_whole(name).map_err(|error| self.failed(name, error))
     }
 
     fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {

@@ -1,7 +1,7 @@
 //! HTTP for object storage: requests of `object_store`, carried by threads that wait.
 
 use std::error::Error;
-use std::io;
+use std::io::{self, Read};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,6 +16,9 @@ use ureq::Agent;
 
 /// How long a request may stand still. It is repeated then.
 const STANDSTILL: Duration = Duration::from_secs(30);
+
+/// Memory for a reply up to this length is there before it comes.
+const LIKELY_REPLY: u64 = 16 << 20;
 
 /// The longest reply. Nothing asks for a longer one.
 const LONGEST_REPLY: u64 = 1 << 30;
@@ -54,9 +57,17 @@ impl HttpService for Client {
         let request = http::Request::from_parts(parts, &content[..]);
         let reply = self.0.run(request).map_err(failed)?;
         let (parts, mut body) = reply.into_parts();
-        let content = body.with_config().limit(LONGEST_REPLY).read_to_vec().map_err(failed)?;
+        let content = read(&mut body).map_err(failed)?;
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(content)))
     }
+}
+
+/// Reads a reply into memory of the length that the server has told.
+fn read(body: &mut ureq::Body) -> Result<Vec<u8>, ureq::Error> {
+    let expected = body.content_length().unwrap_or(0).min(LIKELY_REPLY);
+    let mut content = Vec::with_capacity(expected as usize);
+    body.with_config().limit(LONGEST_REPLY).reader().read_to_end(&mut content)?;
+    Ok(content)
 }
 
 async fn collect(body: HttpRequestBody) -> Result<Bytes, HttpError> {

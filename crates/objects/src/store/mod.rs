@@ -7,6 +7,7 @@ mod directory;
 mod error;
 #[cfg(feature = "remote")]
 mod http;
+mod layer;
 #[cfg(feature = "remote")]
 mod remote;
 mod retry;
@@ -20,6 +21,7 @@ use bytes::Bytes;
 pub use counting::{Counting, Requests, requests_of_this_process};
 pub use directory::Directory;
 pub use error::{Problem, StoreError};
+pub use layer::Layer;
 #[cfg(feature = "remote")]
 pub use remote::Remote;
 pub use retry::Retrying;
@@ -27,6 +29,17 @@ pub use retry::Retrying;
 /// Which content of an object a store gave or took: what a later replacement is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version(pub String);
+
+/// A whole object, as a store has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Versioned {
+    /// What it holds.
+    pub content: Bytes,
+    /// Which content that is.
+    pub version: Version,
+    /// When it got this content, in seconds since 1970, by the clock of the store.
+    pub modified: u64,
+}
 
 /// An object's name and length, as a store lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,11 +68,11 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// [`Problem::NotFound`].
     fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError>;
 
-    /// A whole object that is replaced, and its version.
+    /// A whole object.
     ///
     /// # Errors
     /// [`Problem::NotFound`].
-    fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError>;
+    fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError>;
 
     /// Creates an object that does not exist yet.
     ///
@@ -90,7 +103,7 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).get(name, range)
     }
 
-    fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError> {
+    fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
         (**self).get_versioned(name)
     }
 

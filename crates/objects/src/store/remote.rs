@@ -19,7 +19,7 @@ use url::Url;
 
 use super::aws_files;
 use super::http::{Connector, is_temporary};
-use super::{Listed, Problem, Store, StoreError, Version};
+use super::{Listed, Problem, Store, StoreError, Version, Versioned};
 use crate::error::ObjectsError;
 
 /// A bucket, or a part of it.
@@ -91,12 +91,13 @@ impl Store for Remote {
         block_on(get).map_err(|error| self.failed(name, error))
     }
 
-    fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError> {
+    fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
         let path = self.path(name);
         let get = async {
             let result = self.store.get(&path).await?;
             let version = version_of(result.meta.e_tag.clone(), result.meta.version.clone());
-            Ok((result.bytes().await?, version))
+            let modified = result.meta.last_modified.timestamp().max(0) as u64;
+            Ok(Versioned { content: result.bytes().await?, version, modified })
         };
         block_on(get).map_err(|error| self.failed(name, error))
     }

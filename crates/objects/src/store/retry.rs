@@ -1,13 +1,10 @@
 //! Repeating requests that failed for now.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-
-use super::{Listed, Problem, Store, StoreError, Version};
+use super::{Layer, Problem, Store, StoreError};
 
 /// The first pause between two attempts. Each one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -74,38 +71,19 @@ fn jittered(pause: Duration) -> Duration {
     pause / 2 + (pause / 2).mul_f64((random % 1024) as f64 / 1024.0)
 }
 
-impl<S: Store> Store for Retrying<S> {
-    fn name(&self) -> &str {
-        self.store.name()
+impl<S: Store> Layer for Retrying<S> {
+    type Below = S;
+
+    fn below(&self) -> &S {
+        &self.store
     }
 
-    fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-        self.repeat(|| self.store.get(name, range.clone()))
-    }
-
-    fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError> {
-        self.repeat(|| self.store.get_versioned(name))
-    }
-
-    fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
-        self.repeat(|| self.store.create(name, content.clone()))
-    }
-
-    fn replace(
+    fn pass<T>(
         &self,
-        name: &str,
-        content: Bytes,
-        version: &Version,
-    ) -> Result<Version, StoreError> {
-        self.repeat(|| self.store.replace(name, content.clone(), version))
-    }
-
-    fn delete(&self, name: &str) -> Result<(), StoreError> {
-        self.repeat(|| self.store.delete(name))
-    }
-
-    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        self.repeat(|| self.store.list(prefix))
+        _: &str,
+        call: impl Fn(&S) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.repeat(|| call(&self.store))
     }
 }
 

@@ -201,14 +201,15 @@ pub struct Unfinished {
     pub name: Name,
     /// What it holds.
     pub description: Description,
-    /// When a sender last said that it was at work, in seconds since 1970, by that one's clock.
+    /// When a sender last said that it was at work, in seconds since 1970, by the
+    /// clock of the store.
     pub time: u64,
 }
 
 impl Unfinished {
-    pub(super) fn new(name: &Name, description: &Description) -> Self {
+    pub(super) fn new(name: &Name, description: &Description, time: u64) -> Self {
         let (name, description) = (name.clone(), description.clone());
-        Self { id: StreamId::random(), name, description, time: 0 }
+        Self { id: StreamId::random(), name, description, time }
     }
 
     fn encode(&self, to: &mut Encoder) {
@@ -293,9 +294,9 @@ impl Catalogue {
 
     fn read(store: &dyn Store) -> Result<Option<(Self, Version)>, ObjectsError> {
         match store.get_versioned(NAME) {
-            Ok((bytes, version)) => {
+            Ok(found) => {
                 let damaged = |why| ObjectsError::damaged(store, NAME, &why);
-                Ok(Some((Self::decode(&bytes).map_err(damaged)?, version)))
+                Ok(Some((Self::decode(&found.content).map_err(damaged)?, found.version)))
             }
             Err(error) if error.problem == Problem::NotFound => Ok(None),
             Err(error) => Err(error.into()),

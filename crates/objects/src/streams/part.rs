@@ -162,7 +162,7 @@ fn fetch(
         return Ok(Bytes::new());
     }
     // Simple web servers give whole objects only.
-    let (bytes, _) = store.get_versioned(name)?;
+    let bytes = store.get_versioned(name)?.content;
     if bytes.len() as u64 != len_bytes {
         let why = format!("it has {} bytes and not {len_bytes}", bytes.len());
         return Err(ObjectsError::damaged(store, name, &why));

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use super::catalogue::{Catalogue, Stream, StreamId, Unfinished};
 use super::part::{INDEXES, Index, IndexName, PARTS, Part};
-use crate::clock;
 use crate::error::ObjectsError;
+use crate::probe;
 use crate::store::{Listed, Store};
 
 /// What is pruned.
@@ -51,7 +51,7 @@ pub fn prune(
     Catalogue::load(store)?;
     // Before the catalogue: what is registered later is not in these lists.
     let listed = [store.list(PARTS)?, store.list(INDEXES)?].concat();
-    let now = clock::now();
+    let now = probe::conditions(store)?.now();
     // A change whose reply was lost is tried anew, and finds nothing left to remove.
     let (mut removed, mut forgotten) = (Vec::<Stream>::new(), HashSet::new());
     let (catalogue, needed) = Catalogue::change(store, |catalogue| {

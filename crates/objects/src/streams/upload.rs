@@ -12,7 +12,7 @@ use super::Pace;
 use super::catalogue::{Catalogue, Description, Name, Stream, StreamId, Unfinished};
 use super::in_order::InOrder;
 use super::part::{Checksum, Index, IndexName, Part};
-use crate::clock;
+use crate::clock::Clock;
 use crate::error::ObjectsError;
 use crate::probe;
 use crate::store::{Problem, Store};
@@ -44,6 +44,7 @@ pub struct Uploaded {
 #[derive(Debug)]
 pub struct Upload {
     store: Arc<dyn Store>,
+    clock: Clock,
     pace: Pace,
     registered: Unfinished,
     /// The parts of earlier attempts, and their lengths.
@@ -80,8 +81,8 @@ impl Upload {
         if let Some(stream) = catalogue.iter().find_map(|found| found.with(description)) {
             return Ok(Begun::There(stream.clone()));
         }
-        probe::conditions(&*store)?;
-        let new = Unfinished::new(name, description);
+        let clock = probe::conditions(&*store)?;
+        let new = Unfinished::new(name, description, clock.now());
         let (_, registered) =
             Catalogue::change(&*store, |catalogue| Ok(register(catalogue, &new)))?;
         let registered = match registered {
@@ -92,6 +93,7 @@ impl Upload {
         let there = listed.iter().filter_map(|it| Some((Part::parse(&it.name)?, it.len_bytes)));
         Ok(Begun::Upload(Box::new(Self {
             store,
+            clock,
             pace,
             registered,
             there: Arc::new(there.collect()),
@@ -121,7 +123,7 @@ impl Upload {
             id: self.registered.id,
             name: self.registered.name.clone(),
             description: self.registered.description.clone(),
-            time: clock::now(),
+            time: self.clock.now(),
             len_bytes: self.len_bytes,
             part_bytes: self.pace.part_bytes as u64,
             index: Checksum::of(&index),
@@ -195,7 +197,7 @@ impl Upload {
 
     /// Keeps the parts of a long send from being pruned as those of an interrupted one.
     fn show_life(&mut self) -> Result<(), ObjectsError> {
-        let (id, now) = (self.registered.id, clock::now());
+        let (id, now) = (self.registered.id, self.clock.now());
         Catalogue::change(&*self.store, |catalogue| {
             if let Some(mine) = catalogue.unfinished.iter_mut().find(|it| it.id == id) {
                 mine.time = now;
@@ -242,7 +244,7 @@ fn register(catalogue: &mut Catalogue, new: &Unfinished) -> Registered {
         catalogue.unfinished.len() - 1
     });
     let mine = &mut catalogue.unfinished[at];
-    (mine.name, mine.time) = (new.name.clone(), clock::now());
+    (mine.name, mine.time) = (new.name.clone(), new.time);
     Registered::Unfinished(mine.clone())
 }
 
@@ -276,7 +278,7 @@ fn create(store: &dyn Store, name: &str, content: Bytes) -> Result<(), ObjectsEr
 
 /// Gives a damaged part its content. A deletion before a new creation could arrive after it.
 fn mend(store: &dyn Store, name: &str, content: Bytes) -> Result<(), ObjectsError> {
-    let (_, version) = store.get_versioned(name)?;
+    let version = store.get_versioned(name)?.version;
     match store.replace(name, content, &version) {
         // A lost request of this sender has mended it, or another sender has.
         Err(error) if error.problem != Problem::Condition => Err(error.into()),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use larder_objects::{Listed, Problem, Store, StoreError, Version};
+use larder_objects::{Layer, Listed, Problem, Store, StoreError, Version, Versioned};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -46,8 +46,10 @@ pub(crate) struct MemoryStore(Mutex<Objects>);
 
 #[derive(Debug, Default)]
 struct Objects {
-    objects: BTreeMap<String, (Bytes, u64)>,
+    objects: BTreeMap<String, Versioned>,
     versions: u64,
+    /// Seconds since 1970.
+    now: u64,
 }
 
 fn error(problem: Problem, name: &str) -> StoreError {
@@ -55,6 +57,15 @@ fn error(problem: Problem, name: &str) -> StoreError {
 }
 
 impl MemoryStore {
+    pub(crate) fn now(&self) -> u64 {
+        self.0.lock().unwrap().now
+    }
+
+    /// Sets the store's clock.
+    pub(crate) fn set_clock(&self, now: u64) {
+        self.0.lock().unwrap().now = now;
+    }
+
     pub(crate) fn names(&self) -> Vec<String> {
         self.0.lock().unwrap().objects.keys().cloned().collect()
     }
@@ -63,16 +74,17 @@ impl MemoryStore {
         &self,
         name: &str,
         content: Bytes,
-        is_right: impl Fn(Option<u64>) -> bool,
+        is_right: impl Fn(Option<&Version>) -> bool,
     ) -> Result<Version, StoreError> {
         let mut store = self.0.lock().unwrap();
-        if !is_right(store.objects.get(name).map(|object| object.1)) {
+        if !is_right(store.objects.get(name).map(|object| &object.version)) {
             return Err(error(Problem::Condition, name));
         }
         store.versions += 1;
-        let version = store.versions;
-        store.objects.insert(name.to_owned(), (content, version));
-        Ok(Version(version.to_string()))
+        let version = Version(store.versions.to_string());
+        let object = Versioned { content, version: version.clone(), modified: store.now };
+        store.objects.insert(name.to_owned(), object);
+        Ok(version)
     }
 }
 
@@ -82,15 +94,15 @@ impl Store for MemoryStore {
     }
 
     fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-        let (content, _) = self.get_versioned(name)?;
+        let content = self.get_versioned(name)?.content;
         let clip = |at: u64| (at as usize).min(content.len());
         Ok(content.slice(clip(range.start)..clip(range.end)))
     }
 
-    fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError> {
+    fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
         let store = self.0.lock().unwrap();
         let found = store.objects.get(name).ok_or_else(|| error(Problem::NotFound, name))?;
-        Ok((found.0.clone(), Version(found.1.to_string())))
+        Ok(found.clone())
     }
 
     fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
@@ -103,7 +115,7 @@ impl Store for MemoryStore {
         content: Bytes,
         version: &Version,
     ) -> Result<Version, StoreError> {
-        self.put(name, content, |now| now.is_some_and(|now| now.to_string() == version.0))
+        self.put(name, content, |now| now == Some(version))
     }
 
     fn delete(&self, name: &str) -> Result<(), StoreError> {
@@ -115,9 +127,9 @@ impl Store for MemoryStore {
         let store = self.0.lock().unwrap();
         let below = store.objects.iter().filter(|(name, _)| name.starts_with(prefix));
         Ok(below
-            .map(|(name, (content, _))| Listed {
+            .map(|(name, object)| Listed {
                 name: name.clone(),
-                len_bytes: content.len() as u64,
+                len_bytes: object.content.len() as u64,
             })
             .collect())
     }
@@ -254,7 +266,7 @@ impl Store for Network {
         self.read(name, |store| store.get(name, range))
     }
 
-    fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError> {
+    fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
         self.read(name, |store| store.get_versioned(name))
     }
 
@@ -288,52 +300,24 @@ impl Store for Network {
 #[derive(Debug)]
 pub(crate) struct Persistent(pub(crate) Arc<Network>);
 
-impl Persistent {
-    fn repeat<T>(
+impl Layer for Persistent {
+    type Below = Arc<Network>;
+
+    fn below(&self) -> &Arc<Network> {
+        &self.0
+    }
+
+    fn pass<T>(
         &self,
-        request: impl Fn(&Network) -> Result<T, StoreError>,
+        _: &str,
+        call: impl Fn(&Arc<Network>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         for _ in 0..5 {
-            match request(&self.0) {
+            match call(&self.0) {
                 Err(error) if error.problem == Problem::Temporary => {}
                 result => return result,
             }
         }
-        request(&self.0)
-    }
-}
-
-impl Store for Persistent {
-    fn name(&self) -> &'static str {
-        "persistent"
-    }
-
-    fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-        self.repeat(|store| store.get(name, range.clone()))
-    }
-
-    fn get_versioned(&self, name: &str) -> Result<(Bytes, Version), StoreError> {
-        self.repeat(|store| store.get_versioned(name))
-    }
-
-    fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
-        self.repeat(|store| store.create(name, content.clone()))
-    }
-
-    fn replace(
-        &self,
-        name: &str,
-        content: Bytes,
-        version: &Version,
-    ) -> Result<Version, StoreError> {
-        self.repeat(|store| store.replace(name, content.clone(), version))
-    }
-
-    fn delete(&self, name: &str) -> Result<(), StoreError> {
-        self.repeat(|store| store.delete(name))
-    }
-
-    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        self.repeat(|store| store.list(prefix))
+        call(&self.0)
     }
 }

@@ -1,0 +1,194 @@
+//! The end of the daemon, or of the server, in the middle of the work of real programs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use larder_testkit::{Scratch, effort, seed};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::server::S3;
+use super::{FAR_AWAY, mounted};
+use crate::support::{Mounted, larder, python, shell, succeed, wait_until};
+
+/// Adds rows, one a transaction, and tells each that is committed.
+const ADD_ROWS: &str = "
+import sqlite3, sys
+told = open(sys.argv[1], 'a', buffering=1)
+db = sqlite3.connect('rows.db')
+db.execute('pragma synchronous=extra')
+db.execute('create table if not exists rows (number integer primary key, text)')
+db.commit()
+while True:
+    number = db.execute('insert into rows (text) values (hex(randomblob(2000)))').lastrowid
+    db.commit()
+    told.write(f'{number}\\n')
+";
+
+/// The committed rows, which must be without a gap.
+const COUNT_ROWS: &str = "
+import sqlite3
+db = sqlite3.connect('rows.db')
+assert db.execute('pragma integrity_check').fetchone() == ('ok',)
+count, most = db.execute('select count(*), coalesce(max(number), 0) from rows').fetchone()
+assert count == most, (count, most)
+print(most)
+";
+
+/// Commits to a repository, and tells each commit that is there.
+const COMMIT: &str = "
+while :; do
+    seq $RANDOM >file.$((RANDOM % 50))
+    git add . && git commit -qm more && git rev-parse HEAD >>\"$1\"
+done
+";
+
+const FIO: [&str; 10] = [
+    "--name=random",
+    "--rw=randwrite",
+    "--bsrange=4k-128k",
+    "--size=48m",
+    "--verify=crc32c",
+    "--verify_backlog=64",
+    "--verify_fatal=1",
+    "--fsync=16",
+    "--time_based",
+    "--runtime=600",
+];
+
+/// Programs at work on a mount, and what they say is durable.
+struct Programs {
+    told: Scratch,
+    running: Vec<Child>,
+}
+
+impl Programs {
+    fn new() -> Self {
+        let told = Scratch::new();
+        fs::write(told.path().join("rows"), "").unwrap();
+        fs::write(told.path().join("commits"), "").unwrap();
+        Self { told, running: Vec::new() }
+    }
+
+    /// Makes what they work on. Git syncs no directory, so that the first commits are durable only
+    /// with the repository.
+    fn prepare(&self, folder: &Path) {
+        shell(
+            folder,
+            "git init -q git && git -C git config core.fsync all
+             git -C git config user.name Ann && git -C git config user.email ann@example.org
+             mkdir fio",
+        );
+        succeed(larder().args(["filesystem", "sync"]).arg(folder));
+    }
+
+    fn told(&self, name: &str) -> PathBuf {
+        self.told.path().join(name)
+    }
+
+    fn start(&mut self, folder: &Path) {
+        let mut rows = Command::new("/usr/bin/python3");
+        rows.args(["-c", ADD_ROWS]).arg(self.told("rows")).current_dir(folder);
+        let mut commits = Command::new("bash");
+        commits.args(["-euc", COMMIT, "bash"]).arg(self.told("commits"));
+        commits.current_dir(folder.join("git"));
+        let mut fio = Command::new("fio");
+        fio.args(FIO).current_dir(folder.join("fio"));
+        for mut program in [rows, commits, fio] {
+            program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            self.running.push(program.spawn().unwrap());
+        }
+    }
+
+    /// Whether all of them are at work.
+    fn are_running(&mut self) -> bool {
+        self.running.iter_mut().all(|program| program.try_wait().unwrap().is_none())
+    }
+
+    fn end(&mut self) {
+        for mut program in self.running.drain(..) {
+            let _ = program.kill();
+            let _ = program.wait();
+        }
+    }
+
+    /// What they said is durable is there.
+    fn assert_kept(&self, folder: &Path) {
+        let told = |name| fs::read_to_string(self.told(name)).unwrap();
+        // A killed program may have left half of a line.
+        let rows = told("rows");
+        let last = rows.split_terminator('\n').next_back().map_or(0, |it| it.parse().unwrap());
+        if folder.join("rows.db").exists() {
+            let there: u64 = python(folder, COUNT_ROWS, &[]).trim().parse().unwrap();
+            assert!(there >= last, "row {last} of {there} is missing");
+        } else {
+            assert_eq!(last, 0);
+        }
+        let repository = folder.join("git");
+        shell(&repository, "rm -f .git/*.lock .git/refs/heads/*.lock && git fsck --full --strict");
+        if let Some(commit) = told("commits").lines().next_back() {
+            shell(&repository, &format!("git merge-base --is-ancestor {commit} HEAD"));
+        }
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// How long programs work before something ends.
+fn moment(rng: &mut StdRng) -> Duration {
+    Duration::from_millis(rng.random_range(200..3000))
+}
+
+fn end_and_check(s3: &S3, mut mounted: Mounted) {
+    mounted.unmount();
+    let url = s3.url("pantry");
+    succeed(s3.larder().args(["check", "--check-data-csum", &url]));
+    succeed(s3.larder().args(["objects", "verify", &url]));
+}
+
+#[test]
+fn what_programs_synced_outlives_the_daemon() {
+    let (s3, mut rng) = (S3::in_memory(), StdRng::seed_from_u64(seed(7)));
+    let mut mounted = mounted(&s3, "pantry");
+    let mut programs = Programs::new();
+    programs.prepare(&mounted.path());
+    for round in 0..3 * effort() {
+        s3.set(if round % 3 == 2 { FAR_AWAY } else { super::Weather::default() });
+        programs.start(&mounted.path());
+        thread::sleep(moment(&mut rng));
+        mounted.kill();
+        programs.end();
+        succeed(s3.larder().args(["check", "--check-data-csum", &s3.url("pantry")]));
+        mounted.serve(&[]);
+        programs.assert_kept(&mounted.path());
+    }
+    end_and_check(&s3, mounted);
+}
+
+#[test]
+#[ignore = "needs versitygw, a download"]
+fn programs_go_on_when_the_server_was_killed() {
+    let (mut s3, mut rng) = (S3::in_directory(), StdRng::seed_from_u64(seed(7)));
+    let mounted = mounted(&s3, "pantry");
+    let mut programs = Programs::new();
+    programs.prepare(&mounted.path());
+    programs.start(&mounted.path());
+    for _ in 0..3 * effort() {
+        thread::sleep(moment(&mut rng));
+        s3.be_killed_and_start();
+        let commits = || fs::read(programs.told("commits")).unwrap().len();
+        let before = commits();
+        wait_until("git goes on", || commits() > before);
+        assert!(programs.are_running(), "a program has seen an error");
+    }
+    programs.end();
+    programs.assert_kept(&mounted.path());
+    end_and_check(&s3, mounted);
+}

@@ -1,0 +1,213 @@
+//! The chunks in memory.
+//!
+//! # Invariants
+//! - `bytes` is the sum of the lengths of all batches, and at most the capacity when a call returns.
+//! - Each chunk that is here is in one batch, and each batch has all of its chunks here.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::window::Window;
+use super::{CHUNK_BYTES, ChunkKey};
+use crate::id::ObjectId;
+
+/// Chunks, the latest used of them.
+#[derive(Debug)]
+pub(super) struct Memory {
+    capacity_bytes: u64,
+    bytes: u64,
+    chunks: HashMap<ChunkKey, Chunk>,
+    batches: HashMap<BatchId, Batch>,
+    /// By the time of their last use.
+    by_use: BTreeMap<u64, BatchId>,
+    clock: u64,
+    window: Window,
+}
+
+type BatchId = u64;
+
+#[derive(Debug)]
+enum Chunk {
+    /// A thread fetches it.
+    Coming,
+    Here {
+        content: Bytes,
+        batch: BatchId,
+        /// A request brought it, and no thread has used it.
+        is_fresh: bool,
+    },
+}
+
+/// Chunks whose content is one piece of memory.
+#[derive(Debug)]
+struct Batch {
+    segment: ObjectId,
+    chunks: Range<u64>,
+    len_bytes: u64,
+    used: u64,
+}
+
+/// What is known about a chunk.
+#[derive(Debug)]
+pub(super) enum Found {
+    Here(Bytes),
+    /// A thread fetches it.
+    Coming,
+    Nothing,
+}
+
+impl Memory {
+    pub(super) fn new(capacity_bytes: u64) -> Self {
+        Self {
+            capacity_bytes,
+            bytes: 0,
+            chunks: HashMap::new(),
+            batches: HashMap::new(),
+            by_use: BTreeMap::new(),
+            clock: 0,
+            window: Window::default(),
+        }
+    }
+
+    /// Whether nobody has or fetches a chunk.
+    pub(super) fn is_missing(&self, key: ChunkKey) -> bool {
+        !self.chunks.contains_key(&key)
+    }
+
+    /// The chunk, which is used now.
+    pub(super) fn find(&mut self, key: ChunkKey) -> Found {
+        let (content, batch) = match self.chunks.get_mut(&key) {
+            None => return Found::Nothing,
+            Some(Chunk::Coming) => return Found::Coming,
+            Some(Chunk::Here { content, batch, is_fresh }) => {
+                if std::mem::take(is_fresh) {
+                    self.window.note_used();
+                }
+                (content.clone(), *batch)
+            }
+        };
+        self.clock += 1;
+        let used = &mut self.batches.get_mut(&batch).expect("each chunk is in one").used;
+        self.by_use.remove(used);
+        *used = self.clock;
+        self.by_use.insert(self.clock, batch);
+        Found::Here(content)
+    }
+
+    /// The chunks around `key` that nobody has or fetches: the caller fetches them. They are as
+    /// many as the next request asks for, at least `needed`, at places that this number divides: a
+    /// walk over a tree wants the content of a segment in another order than it lies there.
+    pub(super) fn claim(&mut self, (segment, chunk): ChunkKey, needed: u64) -> Range<u64> {
+        let window = self.window.next().max(needed);
+        let is_missing = |index: &u64| self.is_missing((segment, *index));
+        let first = chunk - chunk % window;
+        let before = (first..chunk).rev().take_while(is_missing).count() as u64;
+        let after = (chunk..first + window).take_while(is_missing).count() as u64;
+        let claimed = chunk - before..chunk + after;
+        for index in claimed.clone() {
+            self.chunks.insert((segment, index), Chunk::Coming);
+        }
+        claimed
+    }
+
+    /// Ends the claim of chunks.
+    pub(super) fn give_up(&mut self, segment: ObjectId, claimed: Range<u64>) {
+        for index in claimed {
+            if let Some(Chunk::Coming) = self.chunks.get(&(segment, index)) {
+                self.chunks.remove(&(segment, index));
+            }
+        }
+    }
+
+    /// Takes content of a segment, from the chunk `first` on. It is fresh if a request brought it
+    /// that may have asked for too much.
+    pub(super) fn put(&mut self, (segment, first): ChunkKey, content: &Bytes, is_fresh: bool) {
+        let parts = content.chunks(CHUNK_BYTES as usize);
+        let chunks = first..first + parts.len() as u64;
+        for index in chunks.clone() {
+            if let Some(Chunk::Here { batch, .. }) = self.chunks.get(&(segment, index)) {
+                self.forget(*batch);
+            }
+        }
+        self.clock += 1;
+        let (batch, len_bytes) = (self.clock, content.len() as u64);
+        for (index, part) in chunks.clone().zip(parts) {
+            if is_fresh {
+                self.window.note_fetched();
+            }
+            let content = content.slice_ref(part);
+            self.chunks.insert((segment, index), Chunk::Here { content, batch, is_fresh });
+        }
+        self.bytes += len_bytes;
+        self.by_use.insert(self.clock, batch);
+        self.batches.insert(batch, Batch { segment, chunks, len_bytes, used: self.clock });
+        while self.bytes > self.capacity_bytes {
+            let Some((_, oldest)) = self.by_use.first_key_value() else { break };
+            self.forget(*oldest);
+        }
+    }
+
+    fn forget(&mut self, batch: BatchId) {
+        let Some(batch) = self.batches.remove(&batch) else { return };
+        self.by_use.remove(&batch.used);
+        self.bytes -= batch.len_bytes;
+        for index in batch.chunks {
+            let forgotten = self.chunks.remove(&(batch.segment, index));
+            if let Some(Chunk::Here { is_fresh: true, .. }) = forgotten {
+                self.window.note_wasted();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(chunks: usize) -> Bytes {
+        Bytes::from(vec![7; chunks * CHUNK_BYTES as usize])
+    }
+
+    fn is_here(memory: &mut Memory, key: ChunkKey) -> bool {
+        matches!(memory.find(key), Found::Here(_))
+    }
+
+    #[test]
+    fn chunks_of_one_request_go_together_and_never_exceed_the_capacity() {
+        let segment = |number| ObjectId::new(1, number);
+        let mut memory = Memory::new(8 * CHUNK_BYTES);
+        memory.put((segment(0), 0), &content(4), true);
+        memory.put((segment(1), 4), &content(4), true);
+        assert!(is_here(&mut memory, (segment(0), 3)));
+        memory.put((segment(2), 0), &content(1), true);
+        assert!(memory.bytes <= 8 * CHUNK_BYTES);
+        assert!((0..4).all(|index| is_here(&mut memory, (segment(0), index))));
+        assert!((4..8).all(|index| memory.is_missing((segment(1), index))));
+        memory.put((segment(3), 0), &content(9), true);
+        assert!(memory.is_missing((segment(3), 0)) && memory.bytes == 0);
+        assert!(memory.chunks.is_empty() && memory.by_use.is_empty());
+    }
+
+    #[test]
+    fn content_that_comes_twice_is_kept_once() {
+        let key = (ObjectId::new(1, 0), 0);
+        let mut memory = Memory::new(8 * CHUNK_BYTES);
+        memory.put(key, &content(4), true);
+        memory.put((key.0, 2), &content(4), true);
+        assert_eq!((memory.bytes, memory.batches.len()), (4 * CHUNK_BYTES, 1));
+        assert!(memory.is_missing(key) && is_here(&mut memory, (key.0, 5)));
+    }
+
+    #[test]
+    fn what_a_thread_fetches_is_claimed_by_no_other() {
+        let segment = ObjectId::new(1, 0);
+        let mut memory = Memory::new(8 * CHUNK_BYTES);
+        assert_eq!(memory.claim((segment, 2), 2), 2..4);
+        assert_eq!(memory.claim((segment, 1), 4), 0..2);
+        assert!(matches!(memory.find((segment, 3)), Found::Coming));
+        memory.give_up(segment, 2..4);
+        assert!(matches!(memory.find((segment, 3)), Found::Nothing));
+    }
+}

@@ -1,0 +1,62 @@
+//! Stores around other stores.
+
+use std::fmt;
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::{Listed, Store, StoreError, Version, Versioned};
+
+/// A store that treats all requests to another one alike: it repeats, delays or refuses them.
+pub trait Layer: Send + Sync + fmt::Debug {
+    /// The other store.
+    type Below: Store;
+
+    /// The store to which the requests go.
+    fn below(&self) -> &Self::Below;
+
+    /// Makes the request `call` for the object `name`, once or more often.
+    ///
+    /// # Errors
+    /// Those of the request, and those that the layer adds.
+    fn pass<T>(
+        &self,
+        name: &str,
+        call: impl Fn(&Self::Below) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError>;
+}
+
+impl<L: Layer> Store for L {
+    fn name(&self) -> &str {
+        self.below().name()
+    }
+
+    fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        self.pass(name, |below| below.get(name, range.clone()))
+    }
+
+    fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
+        self.pass(name, |below| below.get_versioned(name))
+    }
+
+    fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
+        self.pass(name, |below| below.create(name, content.clone()))
+    }
+
+    fn replace(
+        &self,
+        name: &str,
+        content: Bytes,
+        version: &Version,
+    ) -> Result<Version, StoreError> {
+        self.pass(name, |below| below.replace(name, content.clone(), version))
+    }
+
+    fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.pass(name, |below| below.delete(name))
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        self.pass(prefix, |below| below.list(prefix))
+    }
+}
