@@ -27,6 +27,10 @@ struct Bench {
     workload: workload::Workload,
 }
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> anyhow::Result<()> {
     Bench::parse().workload.run()
 }

@@ -85,7 +85,7 @@ pub(crate) fn rewrite(
                 let place = Place { segment: id, offset: delta.offset };
                 content.recent.set(delta.range(), place);
             }
-            open.sealed.push(Sealed { id, len_bytes, deltas });
+            open.sealed.push(Sealed { id, len_bytes: Arc::new(len_bytes.into()), deltas });
         }
         is_taken
     };

@@ -16,13 +16,22 @@ use crate::store::{Problem, Store};
 /// How often a read looks for its content again. More often than that, the object is missing.
 const MOST_LOOKS: u32 = 8;
 
-/// Content that is not in the store yet.
-#[derive(Clone, Debug)]
+/// A segment that is not in the store yet.
+#[derive(Debug)]
 pub(crate) enum Unsent {
-    /// A segment that is written.
-    Open(Arc<RwLock<Vec<u8>>>),
-    /// One that is on its way.
+    /// Its content is written, or waits to be sealed.
+    Open(Vec<u8>),
+    /// It is on its way. Its content comes first.
     Sealed(Bytes),
+}
+
+impl Unsent {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Open(content) => content,
+            Self::Sealed(object) => object,
+        }
+    }
 }
 
 /// A range of the device, and where its content lies.
@@ -40,7 +49,7 @@ pub(crate) struct Content {
     pub(crate) cache: Cache,
     pub(crate) recent: Recent,
     pub(crate) checkpoint: RwLock<Arc<Checkpoint>>,
-    pub(crate) unsent: RwLock<HashMap<ObjectId, Unsent>>,
+    pub(crate) unsent: RwLock<HashMap<ObjectId, Arc<RwLock<Unsent>>>>,
 }
 
 impl Content {
@@ -139,8 +148,7 @@ impl Content {
         let range = offset as usize..offset as usize + into.len();
         let unsent = self.unsent.read().get(&segment).cloned();
         match unsent {
-            Some(Unsent::Open(content)) => into.copy_from_slice(&content.read()[range]),
-            Some(Unsent::Sealed(content)) => into.copy_from_slice(&content[range]),
+            Some(unsent) => into.copy_from_slice(&unsent.read().bytes()[range]),
             None => self.cache.read(&*self.store, segment, offset, into)?,
         }
         Ok(())

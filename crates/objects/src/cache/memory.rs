@@ -2,9 +2,11 @@
 //!
 //! # Invariants
 //! - `bytes` is the sum of the lengths of all batches, and at most the capacity when a call returns.
+//! - What was read to its end goes first: a stream of reads takes the memory that it has used
+//!   before, and leaves the rest of the cache alone.
 //! - Each chunk that is here is in one batch, and each batch has all of its chunks here.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -22,6 +24,8 @@ pub(super) struct Memory {
     batches: HashMap<BatchId, Batch>,
     /// By the time of their last use.
     by_use: BTreeMap<u64, BatchId>,
+    /// Batches that were read to their end, and may have gone since.
+    read: VecDeque<BatchId>,
     clock: u64,
     window: Window,
 }
@@ -46,6 +50,8 @@ struct Batch {
     segment: ObjectId,
     chunks: Range<u64>,
     len_bytes: u64,
+    /// How much of them threads have read.
+    read_bytes: u64,
     used: u64,
 }
 
@@ -66,6 +72,7 @@ impl Memory {
             chunks: HashMap::new(),
             batches: HashMap::new(),
             by_use: BTreeMap::new(),
+            read: VecDeque::new(),
             clock: 0,
             window: Window::default(),
         }
@@ -76,9 +83,9 @@ impl Memory {
         !self.chunks.contains_key(&key)
     }
 
-    /// The chunk, which is used now.
-    pub(super) fn find(&mut self, key: ChunkKey) -> Found {
-        let (content, batch) = match self.chunks.get_mut(&key) {
+    /// The chunk, of which the caller reads so many bytes now.
+    pub(super) fn find(&mut self, key: ChunkKey, len_bytes: u64) -> Found {
+        let (content, id) = match self.chunks.get_mut(&key) {
             None => return Found::Nothing,
             Some(Chunk::Coming) => return Found::Coming,
             Some(Chunk::Here { content, batch, is_fresh }) => {
@@ -89,10 +96,15 @@ impl Memory {
             }
         };
         self.clock += 1;
-        let used = &mut self.batches.get_mut(&batch).expect("each chunk is in one").used;
-        self.by_use.remove(used);
-        *used = self.clock;
-        self.by_use.insert(self.clock, batch);
+        let batch = self.batches.get_mut(&id).expect("each chunk is in one");
+        self.by_use.remove(&batch.used);
+        batch.used = self.clock;
+        self.by_use.insert(self.clock, id);
+        let was_read = batch.read_bytes >= batch.len_bytes;
+        batch.read_bytes += len_bytes;
+        if !was_read && batch.read_bytes >= batch.len_bytes {
+            self.read.push_back(id);
+        }
         Found::Here(content)
     }
 
@@ -142,10 +154,12 @@ impl Memory {
         }
         self.bytes += len_bytes;
         self.by_use.insert(self.clock, batch);
-        self.batches.insert(batch, Batch { segment, chunks, len_bytes, used: self.clock });
+        self.batches
+            .insert(batch, Batch { segment, chunks, len_bytes, read_bytes: 0, used: self.clock });
         while self.bytes > self.capacity_bytes {
-            let Some((_, oldest)) = self.by_use.first_key_value() else { break };
-            self.forget(*oldest);
+            let oldest = || self.by_use.first_key_value().map(|(_, batch)| *batch);
+            let Some(next) = self.read.pop_front().or_else(oldest) else { break };
+            self.forget(next);
         }
     }
 
@@ -171,7 +185,7 @@ mod tests {
     }
 
     fn is_here(memory: &mut Memory, key: ChunkKey) -> bool {
-        matches!(memory.find(key), Found::Here(_))
+        matches!(memory.find(key, 1), Found::Here(_))
     }
 
     #[test]
@@ -191,6 +205,20 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_leaves_the_rest_of_the_cache_alone() {
+        let (kept, stream) = (ObjectId::new(1, 0), ObjectId::new(1, 1));
+        let mut memory = Memory::new(8 * CHUNK_BYTES);
+        memory.put((kept, 0), &content(4), true);
+        assert!(is_here(&mut memory, (kept, 1)));
+        for index in 0..20 {
+            memory.put((stream, index), &content(1), true);
+            assert!(matches!(memory.find((stream, index), CHUNK_BYTES), Found::Here(_)));
+        }
+        assert!(is_here(&mut memory, (kept, 1)) && is_here(&mut memory, (stream, 19)));
+        assert!(memory.read.len() <= 4 && memory.bytes <= 8 * CHUNK_BYTES);
+    }
+
+    #[test]
     fn content_that_comes_twice_is_kept_once() {
         let key = (ObjectId::new(1, 0), 0);
         let mut memory = Memory::new(8 * CHUNK_BYTES);
@@ -206,8 +234,8 @@ mod tests {
         let mut memory = Memory::new(8 * CHUNK_BYTES);
         assert_eq!(memory.claim((segment, 2), 2), 2..4);
         assert_eq!(memory.claim((segment, 1), 4), 0..2);
-        assert!(matches!(memory.find((segment, 3)), Found::Coming));
+        assert!(matches!(memory.find((segment, 3), 1), Found::Coming));
         memory.give_up(segment, 2..4);
-        assert!(matches!(memory.find((segment, 3)), Found::Nothing));
+        assert!(matches!(memory.find((segment, 3), 1), Found::Nothing));
     }
 }

@@ -52,7 +52,8 @@ impl Cache {
     ) -> Result<(), StoreError> {
         while !into.is_empty() {
             let (index, within) = (offset / CHUNK_BYTES, offset % CHUNK_BYTES);
-            let chunk = self.chunk(store, (segment, index))?;
+            let left = (CHUNK_BYTES - within).min(into.len() as u64);
+            let chunk = self.chunk(store, (segment, index), left)?;
             let found = chunk.get(within as usize..).unwrap_or_default();
             let len = found.len().min(into.len());
             if len == 0 {
@@ -89,11 +90,12 @@ impl Cache {
         }
     }
 
-    fn chunk(&self, store: &dyn Store, key: ChunkKey) -> Result<Bytes, StoreError> {
+    /// A chunk, of which the caller reads so many bytes.
+    fn chunk(&self, store: &dyn Store, key: ChunkKey, len_bytes: u64) -> Result<Bytes, StoreError> {
         let (segment, index) = key;
         let mut memory = self.memory.lock();
         loop {
-            match memory.find(key) {
+            match memory.find(key, len_bytes) {
                 Found::Here(content) => return Ok(content),
                 Found::Coming => self.arrived.wait(&mut memory),
                 Found::Nothing => break,
@@ -102,7 +104,7 @@ impl Cache {
         let claimed = memory.claim(key, 1);
         drop(memory);
         self.fetch(store, segment, claimed)?;
-        if let Found::Here(content) = self.memory.lock().find(key) {
+        if let Found::Here(content) = self.memory.lock().find(key, len_bytes) {
             return Ok(content);
         }
         // With a tiny capacity it has gone already.
@@ -136,8 +138,13 @@ impl Cache {
         segment: ObjectId,
         chunks: Range<u64>,
     ) -> Result<(), StoreError> {
-        let bytes = chunks.start * CHUNK_BYTES..chunks.end * CHUNK_BYTES;
-        let result = store.get(&Kind::Segment.name(segment), bytes);
+        let wanted = chunks.start * CHUNK_BYTES..chunks.end * CHUNK_BYTES;
+        // Servers send an object as a whole faster than a part, so the table may come along.
+        let is_all = chunks == (0..MOST_CHUNKS);
+        let asked = wanted.start..wanted.end + if is_all { CHUNK_BYTES } else { 0 };
+        let result = store.get(&Kind::Segment.name(segment), asked);
+        let len = |content: &Bytes| content.len().min((wanted.end - wanted.start) as usize);
+        let result = result.map(|content| content.slice(..len(&content)));
         let mut memory = self.memory.lock();
         memory.give_up(segment, chunks.clone());
         let result = result.map(|content| {

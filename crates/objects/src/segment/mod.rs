@@ -16,7 +16,7 @@ use crate::map::Delta;
 use crate::store::Store;
 
 pub(crate) use deltas::Deltas;
-pub(crate) use open::OpenSegment;
+pub(crate) use open::{Closed, OpenSegment};
 
 const MAGIC: [u8; 4] = *b"LrSg";
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::RwLock;
 
+use crate::content::Unsent;
 use crate::id::ObjectId;
 use crate::map::Delta;
 
@@ -19,7 +20,7 @@ const LIKELY_TABLE_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct OpenSegment {
     pub(crate) id: ObjectId,
-    content: Arc<RwLock<Vec<u8>>>,
+    content: Arc<RwLock<Unsent>>,
     deltas: Deltas,
     most_bytes: usize,
 }
@@ -27,11 +28,12 @@ pub(crate) struct OpenSegment {
 impl OpenSegment {
     /// A segment that takes up to `most_bytes` of content.
     pub(crate) fn new(id: ObjectId, most_bytes: usize) -> Self {
-        Self { id, content: Arc::default(), deltas: Deltas::default(), most_bytes }
+        let content = Arc::new(RwLock::new(Unsent::Open(Vec::new())));
+        Self { id, content, deltas: Deltas::default(), most_bytes }
     }
 
     /// The content, which readers share with the writer.
-    pub(crate) fn content(&self) -> &Arc<RwLock<Vec<u8>>> {
+    pub(crate) fn content(&self) -> &Arc<RwLock<Unsent>> {
         &self.content
     }
 
@@ -43,6 +45,7 @@ impl OpenSegment {
     /// where they lie if the map must learn that.
     pub(crate) fn write(&mut self, start: u64, bytes: &[u8]) -> (usize, Option<u64>) {
         let mut content = self.content.write();
+        let Unsent::Open(content) = &mut *content else { unreachable!("it takes content") };
         if let Some(offset) = self.deltas.offset_of(&(start..start + bytes.len() as u64)) {
             content[offset as usize..][..bytes.len()].copy_from_slice(bytes);
             return (bytes.len(), None);
@@ -65,14 +68,27 @@ impl OpenSegment {
         self.deltas.set(range, None);
     }
 
-    /// The object, and what it changes.
-    pub(crate) fn seal(self) -> (Bytes, Vec<Delta>) {
-        let deltas = self.deltas.to_vec();
-        // A reader may still copy from it.
-        let content = match Arc::try_unwrap(self.content) {
-            Ok(content) => content.into_inner(),
-            Err(shared) => shared.read().clone(),
-        };
-        (seal(self.id, content, &deltas), deltas)
+    /// What it changes. It takes no content any more.
+    pub(crate) fn close(self) -> Closed {
+        Closed { id: self.id, deltas: self.deltas.to_vec(), content: self.content }
+    }
+}
+
+/// A segment that is complete.
+#[derive(Debug)]
+pub(crate) struct Closed {
+    pub(crate) id: ObjectId,
+    pub(crate) deltas: Vec<Delta>,
+    content: Arc<RwLock<Unsent>>,
+}
+
+impl Closed {
+    /// The object.
+    pub(crate) fn seal(self) -> Bytes {
+        let mut unsent = self.content.write();
+        let Unsent::Open(content) = &mut *unsent else { unreachable!("it is sealed once") };
+        let object = seal(self.id, std::mem::take(content), &self.deltas);
+        *unsent = Unsent::Sealed(object.clone());
+        object
     }
 }
