@@ -10,9 +10,13 @@ use larder_objects::{Address, ObjectDevice, ObjectsError};
 /// The sectors of a partition table in such a disk.
 pub(crate) const SECTOR_BYTES: u32 = 512;
 
-/// Opens the disk that the URL `url` leads to.
-pub(crate) fn open(url: &Path, access: Access) -> Result<Arc<dyn Device>, DeviceError> {
-    try_open(url, access).map_err(|error| {
+/// Opens the disk that the URL `url` leads to. It takes up to `memory_bytes`.
+pub(crate) fn open(
+    url: &Path,
+    access: Access,
+    memory_bytes: u64,
+) -> Result<Arc<dyn Device>, DeviceError> {
+    try_open(url, access, memory_bytes).map_err(|error| {
         let device = url.display().to_string();
         let error = io::Error::from(error);
         // The error names the store, too.
@@ -25,12 +29,17 @@ pub(crate) fn open(url: &Path, access: Access) -> Result<Arc<dyn Device>, Device
     })
 }
 
-fn try_open(url: &Path, access: Access) -> Result<Arc<dyn Device>, ObjectsError> {
+fn try_open(
+    url: &Path,
+    access: Access,
+    memory_bytes: u64,
+) -> Result<Arc<dyn Device>, ObjectsError> {
     let refused =
         |why: &str| ObjectsError::Address { text: url.display().to_string(), why: why.to_owned() };
     let text = url.to_str().ok_or_else(|| refused("a URL is UTF-8"))?;
     let address: Address = text.parse()?;
     let (store, options) = address.connect()?;
+    let options = options.within(memory_bytes);
     match (access, &address.state) {
         (Access::ReadOnly, state) => {
             Ok(Arc::new(ObjectDevice::open_read_only(store, state.as_ref(), &options)?))

@@ -12,6 +12,9 @@ use crate::find::{Part, find, holds_btrfs};
 use crate::objects;
 use crate::qcow2;
 
+/// The memory that a disk on object storage takes unless somebody says otherwise, in bytes.
+pub const OBJECTS_BYTES: u64 = 384 << 20;
+
 /// The first bytes of a qcow2 image.
 const QCOW2_MAGIC: [u8; 4] = *b"QFI\xfb";
 
@@ -32,8 +35,17 @@ impl Opened {
     /// Those of [`FileDevice::open`]; and [`DeviceError::Open`] if the place is not there, or must
     /// be chosen.
     pub fn open(path: &Path, access: Access, place: Place) -> Result<Self, DeviceError> {
+        Self::open_within(path, access, place, OBJECTS_BYTES)
+    }
+
+    fn open_within(
+        path: &Path,
+        access: Access,
+        place: Place,
+        objects_bytes: u64,
+    ) -> Result<Self, DeviceError> {
         let (path, place) = locate(path, place);
-        let Content { device, file, sector_bytes } = Content::open(&path, access)?;
+        let Content { device, file, sector_bytes } = Content::open(&path, access, objects_bytes)?;
         let failed = |source| DeviceError::Open { device: device.name().to_owned(), source };
         let (offset, end) = match find(device.as_ref(), sector_bytes, place).map_err(failed)? {
             Part::Whole => return Ok(Self { device, file }),
@@ -57,9 +69,9 @@ struct Content {
 }
 
 impl Content {
-    fn open(path: &Path, access: Access) -> Result<Self, DeviceError> {
+    fn open(path: &Path, access: Access, objects_bytes: u64) -> Result<Self, DeviceError> {
         if larder_objects::is_url(path.as_os_str()) {
-            let device = objects::open(path, access)?;
+            let device = objects::open(path, access, objects_bytes)?;
             return Ok(Self { device, file: None, sector_bytes: objects::SECTOR_BYTES });
         }
         let file = Arc::new(FileDevice::open(path, access)?);
@@ -86,9 +98,23 @@ pub fn open(path: &Path, access: Access, place: Place) -> Result<Arc<dyn Device>
     Ok(Opened::open(path, access, place)?.device)
 }
 
+/// The same as [`open`]. If a URL leads to the disk, its cache and what is on its way to and from
+/// the store take up to `objects_bytes` of memory, and not [`OBJECTS_BYTES`].
+///
+/// # Errors
+/// As for [`Opened::open`].
+pub fn open_within(
+    path: &Path,
+    access: Access,
+    place: Place,
+    objects_bytes: u64,
+) -> Result<Arc<dyn Device>, DeviceError> {
+    Ok(Opened::open_within(path, access, place, objects_bytes)?.device)
+}
+
 /// Whether the file or block device at `path` holds btrfs, as a whole or in a partition.
 pub fn is_image(path: &Path) -> bool {
-    let content = Content::open(path, Access::ReadOnly);
+    let content = Content::open(path, Access::ReadOnly, OBJECTS_BYTES);
     content.is_ok_and(|content| holds_btrfs(content.device.as_ref(), content.sector_bytes))
 }
 
@@ -100,7 +126,8 @@ pub fn is_same(path: &Path, one: Place, other: Place) -> Result<bool, DeviceErro
     if one == other {
         return Ok(true);
     }
-    let Content { device, sector_bytes, .. } = Content::open(path, Access::ReadOnly)?;
+    let Content { device, sector_bytes, .. } =
+        Content::open(path, Access::ReadOnly, OBJECTS_BYTES)?;
     let start = |place| {
         let found = find(device.as_ref(), sector_bytes, place);
         let found = found

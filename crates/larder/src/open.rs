@@ -30,6 +30,7 @@ pub struct OpenOptions {
     place: Place,
     degraded: bool,
     cache_bytes: usize,
+    objects_bytes: u64,
     commit_interval: Option<Duration>,
     commit_bytes: Option<usize>,
     dirty_bytes: usize,
@@ -49,6 +50,7 @@ impl OpenOptions {
             place: Place::Found,
             degraded: false,
             cache_bytes: CACHE_BYTES,
+            objects_bytes: larder_image::OBJECTS_BYTES,
             commit_interval: Some(COMMIT_INTERVAL),
             commit_bytes: None,
             dirty_bytes: DIRTY_BYTES,
@@ -93,6 +95,14 @@ impl OpenOptions {
     #[must_use]
     pub fn cache_bytes(mut self, cache_bytes: usize) -> Self {
         self.cache_bytes = cache_bytes;
+        self
+    }
+
+    /// The most bytes of memory for a device on object storage, with its cache and what is on its
+    /// way: 384 MiB by default, 32 MiB at least.
+    #[must_use]
+    pub fn objects_bytes(mut self, objects_bytes: u64) -> Self {
+        self.objects_bytes = objects_bytes;
         self
     }
 
@@ -186,7 +196,8 @@ impl OpenOptions {
                 (true, false) => Access::ReadWrite,
                 (false, _) => Access::ReadOnly,
             };
-            devices.push(larder_image::open(path.as_ref(), access, self.place)?);
+            let (path, memory) = (path.as_ref(), self.objects_bytes);
+            devices.push(larder_image::open_within(path, access, self.place, memory)?);
         }
         self.open_devices(devices)
     }

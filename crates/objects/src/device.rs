@@ -25,6 +25,13 @@ use crate::{StateName, segment};
 /// Threads that fetch content which will be read soon.
 const FETCHING_THREADS: usize = 8;
 
+/// The bounds of the content of a full segment, in bytes.
+const LEAST_SEGMENT_BYTES: u64 = 1 << 20;
+const MOST_SEGMENT_BYTES: u64 = 8 << 20;
+
+/// A device works with so much memory.
+const LEAST_MEMORY_BYTES: u64 = 32 << 20;
+
 /// More requests than that wait for no thread: the reader is faster.
 const MOST_WAITING: usize = 64;
 
@@ -36,6 +43,8 @@ const LOOKED_AT_BYTES: u64 = 1 << 30;
 pub struct Options {
     /// How much content of segments is kept in memory, in bytes.
     pub cache_bytes: u64,
+    /// How much content may be on its way from the store at once, in bytes.
+    pub request_bytes: u64,
     /// Where more of it is kept on a disk of this machine.
     pub cache: Option<CacheFolder>,
     /// How much content a full segment has, in bytes.
@@ -46,7 +55,31 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { cache_bytes: 256 << 20, cache: None, segment_bytes: 8 << 20, most_ranges: 2048 }
+        Self {
+            cache_bytes: 248 << 20,
+            request_bytes: 64 << 20,
+            cache: None,
+            segment_bytes: MOST_SEGMENT_BYTES as usize,
+            most_ranges: 2048,
+        }
+    }
+}
+
+impl Options {
+    /// The same, with parts of the memory that are `memory_bytes` together, or 32 MiB.
+    #[must_use]
+    pub fn within(self, memory_bytes: u64) -> Self {
+        let memory_bytes = memory_bytes.max(LEAST_MEMORY_BYTES);
+        let request_bytes = memory_bytes / 6;
+        let segments = writer::MOST_SEGMENTS as u64;
+        let segment_bytes = memory_bytes / 4 / segments;
+        let segment_bytes = segment_bytes.clamp(LEAST_SEGMENT_BYTES, MOST_SEGMENT_BYTES);
+        Self {
+            cache_bytes: memory_bytes - request_bytes - segments * segment_bytes,
+            request_bytes,
+            segment_bytes: segment_bytes as usize,
+            ..self
+        }
     }
 }
 
@@ -450,7 +483,7 @@ pub(crate) fn read_manifest(store: &dyn Store) -> Result<(Manifest, Version), Ob
 fn cache(manifest: &Manifest, options: &Options) -> Cache {
     let on_disk = options.cache.as_ref();
     let on_disk = on_disk.and_then(|folder| DiskCache::open(folder, manifest.uuid));
-    Cache::new(options.cache_bytes, on_disk)
+    Cache::new(options.cache_bytes, options.request_bytes, on_disk)
 }
 
 /// The kept state that `name` names.

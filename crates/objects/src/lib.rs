@@ -30,7 +30,8 @@
 //!   at its next flush, and has changed nothing since.
 //! - No object that a kept state needs is deleted; and nothing is deleted before a manifest in the
 //!   store has said so for [`Info::delete_after`] seconds.
-//! - Memory is bounded: by the cache in memory, 9 segments that are being written, and 256 pages of the map.
+//! - Memory is bounded: by the cache in memory, content that is on its way, 9 segments that are
+//!   being written, and 256 pages of the map.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -37,6 +37,9 @@ use crate::store::{Problem, Store, StoreError, Version};
 /// The most segments that wait for the store.
 const MOST_UNSENT: usize = 8;
 
+/// The most segments in memory: those, and the open one.
+pub(crate) const MOST_SEGMENTS: usize = MOST_UNSENT + 1;
+
 const UPLOADING_THREADS: usize = 6;
 
 /// After a checkpoint, what is left of sparse segments is rewritten: up to this part of what was

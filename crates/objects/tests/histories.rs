@@ -98,6 +98,7 @@ impl History {
         Options {
             cache: None,
             cache_bytes: self.rng.random_range(0..8) << 10,
+            request_bytes: self.rng.random_range(0..8) << 10,
             segment_bytes: self.rng.random_range(1..8) << 10,
             most_ranges: self.rng.random_range(1..20),
         }
@@ -347,7 +348,13 @@ fn writes_and_checkpoints_at_once() {
     const THREADS: u64 = 3;
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     ObjectDevice::create(&*store, BLOCKS * BLOCK_BYTES, "".parse().unwrap(), 0).unwrap();
-    let options = Options { cache_bytes: 4096, cache: None, segment_bytes: 4096, most_ranges: 8 };
+    let options = Options {
+        cache_bytes: 4096,
+        request_bytes: 4096,
+        cache: None,
+        segment_bytes: 4096,
+        most_ranges: 8,
+    };
     let device = ObjectDevice::open_elsewhere(Arc::clone(&store), &options).unwrap();
     let ends = AtomicBool::new(false);
     let last: Vec<Image> = thread::scope(|scope| {

@@ -43,6 +43,7 @@ mod umount;
 mod version;
 mod write;
 
+use std::env;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -58,6 +59,7 @@ use crate::ending::wait_for_ending_servers;
 use crate::global::Global;
 use crate::place::located;
 use crate::program::Program;
+use crate::report::{LogLevel, to_terminal};
 
 /// The result of a command: an exit code, or an error for standard error.
 pub type Outcome = anyhow::Result<ExitCode>;
@@ -168,6 +170,10 @@ impl Larder {
     /// Runs the command line.
     pub fn run(self, program: Program) -> Outcome {
         let Self { global, command } = self;
+        // A command that waits for a network says so while it waits. A mount has reports of its own.
+        let has_url = || env::args_os().any(|argument| larder_objects::is_url(&argument));
+        let is_told = !matches!(command, Command::Mount(_)) && has_url();
+        let _reporter = is_told.then(|| to_terminal(LogLevel::Warn)).transpose()?;
         let outcome = command.run(&global, program);
         if global.stats {
             objects::write_requests(

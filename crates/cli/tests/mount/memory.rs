@@ -69,6 +69,32 @@ fn make_files(mounted: &Mounted, folders: usize, files: usize) {
     }
 }
 
+/// A file system whose content lies in objects has part of the memory for those that are on their
+/// way, and for those that were fetched.
+#[test]
+fn objects_fit_into_the_memory() {
+    let mut mounted = Mounted::on_objects();
+    mounted.serve(&["--create", "16G", "--memory", "128M"]);
+    write_files(&mounted, 4, 64);
+    make_files(&mounted, 20, 500);
+    mounted.shell("sync file0");
+    for _ in 0..2 {
+        mounted.shell("cat file* | wc -c && ls -lR | wc -l");
+    }
+    let peak = mounted.peak_kib();
+    assert!(peak <= BOUND_KIB, "{peak} KiB");
+    mounted.unmount();
+    // What was read is now in no cache of the kernel.
+    mounted.serve(&["--memory", "128M"]);
+    by_threads(8, |number| {
+        succeed(Command::new("cat").arg(mounted.join(format!("file{}", number % 4))));
+    });
+    mounted.shell("find . -ls | wc -l");
+    let peak = mounted.peak_kib();
+    assert!(peak <= BOUND_KIB, "{peak} KiB");
+    mounted.unmount();
+}
+
 #[test]
 fn many_files_and_walks_fit_into_the_memory() {
     bounded(&[], |mounted| {

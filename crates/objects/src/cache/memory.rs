@@ -15,6 +15,9 @@ use super::window::Window;
 use super::{CHUNK_BYTES, ChunkKey};
 use crate::id::ObjectId;
 
+/// So many of the longest requests may be on their way at once.
+const REQUESTS: u64 = 8;
+
 /// Chunks, the latest used of them.
 #[derive(Debug)]
 pub(super) struct Memory {
@@ -65,7 +68,7 @@ pub(super) enum Found {
 }
 
 impl Memory {
-    pub(super) fn new(capacity_bytes: u64) -> Self {
+    pub(super) fn new(capacity_bytes: u64, request_bytes: u64) -> Self {
         Self {
             capacity_bytes,
             bytes: 0,
@@ -74,7 +77,7 @@ impl Memory {
             by_use: BTreeMap::new(),
             read: VecDeque::new(),
             clock: 0,
-            window: Window::default(),
+            window: Window::new(request_bytes / REQUESTS / CHUNK_BYTES),
         }
     }
 
@@ -109,10 +112,10 @@ impl Memory {
     }
 
     /// The chunks around `key` that nobody has or fetches: the caller fetches them. They are as
-    /// many as the next request asks for, at least `needed`, at places that this number divides: a
+    /// many as the next request asks for, at least `needed` if one may ask for that, at places that this number divides: a
     /// walk over a tree wants the content of a segment in another order than it lies there.
     pub(super) fn claim(&mut self, (segment, chunk): ChunkKey, needed: u64) -> Range<u64> {
-        let window = self.window.next().max(needed);
+        let window = self.window.next().max(needed.min(self.window.most()));
         let is_missing = |index: &u64| self.is_missing((segment, *index));
         let first = chunk - chunk % window;
         let before = (first..chunk).rev().take_while(is_missing).count() as u64;
@@ -191,7 +194,7 @@ mod tests {
     #[test]
     fn chunks_of_one_request_go_together_and_never_exceed_the_capacity() {
         let segment = |number| ObjectId::new(1, number);
-        let mut memory = Memory::new(8 * CHUNK_BYTES);
+        let mut memory = Memory::new(8 * CHUNK_BYTES, 64 * CHUNK_BYTES);
         memory.put((segment(0), 0), &content(4), true);
         memory.put((segment(1), 4), &content(4), true);
         assert!(is_here(&mut memory, (segment(0), 3)));
@@ -207,7 +210,7 @@ mod tests {
     #[test]
     fn a_stream_leaves_the_rest_of_the_cache_alone() {
         let (kept, stream) = (ObjectId::new(1, 0), ObjectId::new(1, 1));
-        let mut memory = Memory::new(8 * CHUNK_BYTES);
+        let mut memory = Memory::new(8 * CHUNK_BYTES, 64 * CHUNK_BYTES);
         memory.put((kept, 0), &content(4), true);
         assert!(is_here(&mut memory, (kept, 1)));
         for index in 0..20 {
@@ -221,7 +224,7 @@ mod tests {
     #[test]
     fn content_that_comes_twice_is_kept_once() {
         let key = (ObjectId::new(1, 0), 0);
-        let mut memory = Memory::new(8 * CHUNK_BYTES);
+        let mut memory = Memory::new(8 * CHUNK_BYTES, 64 * CHUNK_BYTES);
         memory.put(key, &content(4), true);
         memory.put((key.0, 2), &content(4), true);
         assert_eq!((memory.bytes, memory.batches.len()), (4 * CHUNK_BYTES, 1));
@@ -231,7 +234,7 @@ mod tests {
     #[test]
     fn what_a_thread_fetches_is_claimed_by_no_other() {
         let segment = ObjectId::new(1, 0);
-        let mut memory = Memory::new(8 * CHUNK_BYTES);
+        let mut memory = Memory::new(8 * CHUNK_BYTES, 64 * CHUNK_BYTES);
         assert_eq!(memory.claim((segment, 2), 2), 2..4);
         assert_eq!(memory.claim((segment, 1), 4), 0..2);
         assert!(matches!(memory.find((segment, 3), 1), Found::Coming));

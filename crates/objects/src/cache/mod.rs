@@ -2,11 +2,12 @@
 //! disk.
 //!
 //! # Invariants
-//! - Chunks take at most the capacity, and those that are being fetched one fetch for each thread
-//!   more. Those that one request brought lie in one piece of memory, and go together.
+//! - Chunks take at most the capacity, and those that are on their way at most what requests may
+//!   take. Those that one request brought lie in one piece of memory, and go together.
 //! - Segments are immutable, so no chunk becomes stale.
 //! - Threads that need the same chunk share one request.
 
+mod budget;
 mod disk;
 mod memory;
 mod window;
@@ -19,6 +20,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::id::{Kind, ObjectId};
 use crate::store::{Store, StoreError};
 
+use budget::Budget;
 pub use disk::CacheFolder;
 pub(crate) use disk::DiskCache;
 use memory::{Found, Memory};
@@ -34,12 +36,14 @@ pub(crate) struct Cache {
     on_disk: Option<DiskCache>,
     memory: Mutex<Memory>,
     arrived: Condvar,
+    on_their_way: Budget,
 }
 
 impl Cache {
-    pub(crate) fn new(capacity_bytes: u64, on_disk: Option<DiskCache>) -> Self {
-        let memory = Mutex::new(Memory::new(capacity_bytes));
-        Self { on_disk, memory, arrived: Condvar::new() }
+    pub(crate) fn new(capacity_bytes: u64, request_bytes: u64, on_disk: Option<DiskCache>) -> Self {
+        let memory = Mutex::new(Memory::new(capacity_bytes, request_bytes));
+        let on_their_way = Budget::new(request_bytes);
+        Self { on_disk, memory, arrived: Condvar::new(), on_their_way }
     }
 
     /// Fills `into` with the content of a segment from `offset` on.
@@ -81,7 +85,7 @@ impl Cache {
                 next += 1;
                 continue;
             }
-            let needed = (wanted.end - next).next_power_of_two().min(MOST_CHUNKS);
+            let needed = (wanted.end - next).next_power_of_two();
             let claimed = memory.claim((segment, next), needed);
             drop(memory);
             next = claimed.end;
@@ -141,6 +145,7 @@ impl Cache {
         let wanted = chunks.start * CHUNK_BYTES..chunks.end * CHUNK_BYTES;
         // Servers send an object as a whole faster than a part, so the table may come along.
         let is_all = chunks == (0..MOST_CHUNKS);
+        let _room = self.on_their_way.take(wanted.end - wanted.start);
         let asked = wanted.start..wanted.end + if is_all { CHUNK_BYTES } else { 0 };
         let result = store.get(&Kind::Segment.name(segment), asked);
         let len = |content: &Bytes| content.len().min((wanted.end - wanted.start) as usize);

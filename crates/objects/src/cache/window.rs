@@ -1,6 +1,6 @@
 //! How much a request asks for.
 
-/// The most chunks of one request.
+/// The most chunks of one request, if there is memory for them.
 pub(super) const MOST_CHUNKS: u64 = 8;
 
 /// Counts are halved after so many chunks, so that the last ones count most.
@@ -11,6 +11,7 @@ const REMEMBERED_CHUNKS: u64 = 4 * MOST_CHUNKS;
 #[derive(Debug)]
 pub(super) struct Window {
     chunks: u64,
+    most: u64,
     /// Chunks that requests brought.
     fetched: u64,
     /// Those of them that a thread has used.
@@ -19,13 +20,17 @@ pub(super) struct Window {
     wasted: u64,
 }
 
-impl Default for Window {
-    fn default() -> Self {
-        Self { chunks: 1, fetched: 0, used: 0, wasted: 0 }
-    }
-}
-
 impl Window {
+    /// Requests ask for `most` chunks at most, if that many are possible.
+    pub(super) fn new(most: u64) -> Self {
+        Self { chunks: 1, most: most.clamp(1, MOST_CHUNKS), fetched: 0, used: 0, wasted: 0 }
+    }
+
+    /// The most chunks of a request.
+    pub(super) fn most(&self) -> u64 {
+        self.most
+    }
+
     pub(super) fn note_fetched(&mut self) {
         self.fetched += 1;
     }
@@ -43,7 +48,7 @@ impl Window {
         if self.wasted > self.used {
             self.chunks = (self.chunks / 2).max(1);
         } else if self.used * 2 > self.fetched {
-            self.chunks = (self.chunks * 2).min(MOST_CHUNKS);
+            self.chunks = (self.chunks * 2).min(self.most);
         }
         if self.fetched >= REMEMBERED_CHUNKS {
             self.fetched /= 2;
@@ -60,7 +65,7 @@ mod tests {
 
     #[test]
     fn requests_grow_while_their_chunks_are_used_and_shrink_when_they_are_not() {
-        let mut window = Window::default();
+        let mut window = Window::new(100);
         assert_eq!(window.next(), 1);
         for _ in 0..20 {
             let chunks = window.next();

@@ -17,6 +17,8 @@ use larder_objects::parse_size;
 const PROGRAM_BYTES: usize = 20 << 20;
 /// The least that a server works with.
 const LEAST_BYTES: usize = 128 << 20;
+/// The part of objects, if there are any.
+const OBJECTS_PART: (usize, usize) = (3, 8);
 /// The default maximum.
 const MOST_BYTES_UNASKED: usize = 1 << 30;
 /// The most dirty data.
@@ -40,6 +42,8 @@ const THRIFT: [(&str, &str); 2] = [("MIMALLOC_PURGE_DELAY", "10"), ("MIMALLOC_AL
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     bytes: usize,
+    /// The part of it for objects.
+    objects_bytes: usize,
 }
 
 impl Memory {
@@ -50,7 +54,7 @@ impl Memory {
         if bytes < LEAST_BYTES {
             return Err(format!("a server needs {}M at least", LEAST_BYTES >> 20));
         }
-        Ok(Self { bytes })
+        Ok(Self { bytes, objects_bytes: 0 })
     }
 
     /// An eighth of the machine's memory, but not more than a server can use well.
@@ -58,7 +62,12 @@ impl Memory {
         let info = rustix::system::sysinfo();
         let bytes = u64::from(info.mem_unit) * info.totalram;
         let eighth = usize::try_from(bytes / 8).unwrap_or(usize::MAX);
-        Self { bytes: eighth.clamp(LEAST_BYTES, MOST_BYTES_UNASKED) }
+        Self { bytes: eighth.clamp(LEAST_BYTES, MOST_BYTES_UNASKED), objects_bytes: 0 }
+    }
+
+    /// The same for a file system whose content lies in objects, which take a part.
+    pub fn with_objects(self) -> Self {
+        Self { objects_bytes: self.bytes / OBJECTS_PART.1 * OBJECTS_PART.0, ..self }
     }
 
     /// The size in bytes.
@@ -76,6 +85,7 @@ impl Memory {
     /// Sets the parts of dirty data and trees.
     pub fn open(self, options: OpenOptions) -> OpenOptions {
         let options = options.dirty_bytes(self.dirty_bytes());
+        let options = options.objects_bytes(self.objects_bytes as u64);
         options.cache_bytes(self.part()).commit_bytes(self.part())
     }
 
@@ -96,7 +106,7 @@ impl Memory {
     }
 
     fn dirty_bytes(self) -> usize {
-        (self.bytes / 6).min(MOST_DIRTY_BYTES)
+        ((self.bytes - self.objects_bytes) / 6).min(MOST_DIRTY_BYTES)
     }
 
     fn io_bytes(self) -> usize {
@@ -105,7 +115,7 @@ impl Memory {
     }
 
     fn threads(self) -> usize {
-        (self.bytes / (4 << 20)).clamp(*THREADS.start(), *THREADS.end())
+        ((self.bytes - self.objects_bytes) / (4 << 20)).clamp(*THREADS.start(), *THREADS.end())
     }
 
     /// The unit of the rest. Tree blocks in the cache have four, what is known of extents one, inodes
@@ -113,7 +123,7 @@ impl Memory {
     /// begin one, as many again may change.
     fn part(self) -> usize {
         let of_threads = self.threads() * (2 * self.io_bytes() + THREAD_BYTES);
-        let others = PROGRAM_BYTES + self.dirty_bytes() + of_threads;
+        let others = PROGRAM_BYTES + self.dirty_bytes() + of_threads + self.objects_bytes;
         (self.bytes / 10 * 9 - others) / UNITS * UNITS_OF_PART
     }
 }
@@ -132,12 +142,15 @@ mod tests {
     #[test]
     fn the_parts_are_no_more_than_the_whole() {
         for mib in (128..4096).step_by(32) {
-            let memory = Memory { bytes: mib << 20 };
-            let of_threads = memory.threads() * (2 * memory.io_bytes() + THREAD_BYTES);
-            let others = PROGRAM_BYTES + memory.dirty_bytes() + of_threads;
-            assert!(others + 4 * memory.part() + memory.part() / 4 <= memory.bytes / 10 * 9);
-            assert!(memory.part() >= 8 << 20, "{mib} {}", memory.part());
-            assert!(memory.io_bytes().is_power_of_two());
+            let memory = Memory { bytes: mib << 20, objects_bytes: 0 };
+            for (memory, least_mib) in [(memory, 8), (memory.with_objects(), 2)] {
+                let of_threads = memory.threads() * (2 * memory.io_bytes() + THREAD_BYTES);
+                let others = PROGRAM_BYTES + memory.dirty_bytes() + of_threads;
+                let parts = 4 * memory.part() + memory.part() / 4;
+                assert!(others + memory.objects_bytes + parts <= memory.bytes / 10 * 9);
+                assert!(memory.part() >= least_mib << 20, "{mib} {}", memory.part());
+                assert!(memory.io_bytes().is_power_of_two());
+            }
         }
     }
 }

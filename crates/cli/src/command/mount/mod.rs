@@ -259,6 +259,8 @@ impl Mount {
         };
         let devices: Vec<PathBuf> = devices.iter().map(absolute).collect::<anyhow::Result<_>>()?;
         let memory = self.memory.unwrap_or_else(Memory::of_this_machine);
+        let has_objects = devices.iter().any(|it| larder_objects::is_url(it.as_os_str()));
+        let memory = if has_objects { memory.with_objects() } else { memory };
         options.server = memory.serve(options.server.clone());
         let ready = || if self.served { background::say_ready(reporter) } else { Ok(()) };
         let nodes = located(&devices, options.place);
