@@ -6,6 +6,10 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use parking_lot::Mutex;
 
 use crate::content::Content;
 use crate::device;
@@ -16,6 +20,9 @@ use crate::map::{Checkpoint, Doomed, Root};
 use crate::segment;
 use crate::store::Store;
 use crate::writer::Writer;
+
+/// So many segments are verified at once.
+const VERIFYING_THREADS: usize = 8;
 
 /// Moves objects that no kept state needs from the list of objects to that of doomed ones.
 pub(crate) fn doom(root: &mut Root, manifest: &Manifest, now: u64) {
@@ -75,11 +82,12 @@ pub(crate) fn collect(writer: &Writer, content: &Content) -> Result<Collected, O
     Ok(collected)
 }
 
-/// Reads every object that a kept state needs and compares it with its checksums.
+/// Reads every object that a kept state needs and compares it with its checksums. `tell` learns
+/// how many bytes of how many are done.
 ///
 /// # Errors
-/// The first one, with the object's name.
-pub fn verify(store: &dyn Store, mut tell: impl FnMut(u64, u64)) -> Result<u64, ObjectsError> {
+/// One that was found first, with the object's name.
+pub fn verify(store: &dyn Store, tell: impl FnMut(u64, u64) + Send) -> Result<u64, ObjectsError> {
     let (manifest, _) = device::read_manifest(store)?;
     let checkpoint = Checkpoint::load(store, manifest.root)?;
     for index in 0..checkpoint.root.pages.len() {
@@ -97,11 +105,23 @@ pub fn verify(store: &dyn Store, mut tell: impl FnMut(u64, u64)) -> Result<u64, 
         Checkpoint::load(store, era.root)?;
     }
     let total: u64 = segments.iter().map(|(_, len_bytes)| len_bytes).sum();
-    let mut done = 0;
-    for (id, len_bytes) in segments {
-        segment::verify(store, id, len_bytes)?;
-        done += len_bytes;
-        tell(done, total);
-    }
-    Ok(done)
+    let (next, progress) = (AtomicUsize::new(0), Mutex::new((0, tell)));
+    let work = || {
+        while let Some((id, len_bytes)) = segments.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(error) = segment::verify(store, *id, *len_bytes) {
+                next.store(segments.len(), Ordering::Relaxed);
+                return Err(error);
+            }
+            let (done, tell) = &mut *progress.lock();
+            *done += len_bytes;
+            tell(*done, total);
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..VERIFYING_THREADS).map(|_| scope.spawn(work)).collect();
+        let mut results = threads.into_iter().map(|it| it.join().expect("it does not panic"));
+        results.try_for_each(|result| result)
+    })?;
+    Ok(total)
 }

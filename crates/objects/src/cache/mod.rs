@@ -152,10 +152,9 @@ impl Cache {
         let result = result.map(|content| content.slice(..len(&content)));
         let mut memory = self.memory.lock();
         memory.give_up(segment, chunks.clone());
-        let result = result.map(|content| {
-            memory.put((segment, chunks.start), &content, true);
-            content
-        });
+        if let Ok(content) = &result {
+            memory.put((segment, chunks.start), content, true);
+        }
         drop(memory);
         self.arrived.notify_all();
         let content = result?;

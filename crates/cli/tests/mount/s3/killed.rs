@@ -77,7 +77,7 @@ impl Programs {
 
     /// Makes what they work on. Git syncs no directory, so that the first commits are durable only
     /// with the repository.
-    fn prepare(&self, folder: &Path) {
+    fn prepare(folder: &Path) {
         shell(
             folder,
             "git init -q git && git -C git config core.fsync all
@@ -92,6 +92,8 @@ impl Programs {
     }
 
     fn start(&mut self, folder: &Path) {
+        // The next commits follow those that are there.
+        fs::write(self.told("commits"), "").unwrap();
         let mut rows = Command::new("/usr/bin/python3");
         rows.args(["-c", ADD_ROWS]).arg(self.told("rows")).current_dir(folder);
         let mut commits = Command::new("bash");
@@ -151,7 +153,7 @@ fn moment(rng: &mut StdRng) -> Duration {
 
 fn end_and_check(s3: &S3, mut mounted: Mounted) {
     mounted.unmount();
-    let url = s3.url("pantry");
+    let url = S3::url("pantry");
     succeed(s3.larder().args(["check", "--check-data-csum", &url]));
     succeed(s3.larder().args(["objects", "verify", &url]));
 }
@@ -161,14 +163,14 @@ fn what_programs_synced_outlives_the_daemon() {
     let (s3, mut rng) = (S3::in_memory(), StdRng::seed_from_u64(seed(7)));
     let mut mounted = mounted(&s3, "pantry");
     let mut programs = Programs::new();
-    programs.prepare(&mounted.path());
+    Programs::prepare(&mounted.path());
     for round in 0..3 * effort() {
         s3.set(if round % 3 == 2 { FAR_AWAY } else { super::Weather::default() });
         programs.start(&mounted.path());
         thread::sleep(moment(&mut rng));
         mounted.kill();
         programs.end();
-        succeed(s3.larder().args(["check", "--check-data-csum", &s3.url("pantry")]));
+        succeed(s3.larder().args(["check", "--check-data-csum", &S3::url("pantry")]));
         mounted.serve(&[]);
         programs.assert_kept(&mounted.path());
     }
@@ -181,7 +183,7 @@ fn programs_go_on_when_the_server_was_killed() {
     let (mut s3, mut rng) = (S3::in_directory(), StdRng::seed_from_u64(seed(7)));
     let mounted = mounted(&s3, "pantry");
     let mut programs = Programs::new();
-    programs.prepare(&mounted.path());
+    Programs::prepare(&mounted.path());
     programs.start(&mounted.path());
     for _ in 0..3 * effort() {
         thread::sleep(moment(&mut rng));

@@ -28,7 +28,7 @@ const FAR_AWAY: Weather =
     Weather { delay: Duration::from_millis(10), errors_percent: 4, is_down: false, refusal: None };
 
 fn mounted(s3: &S3, place: &str) -> Mounted {
-    let mut mounted = Mounted::at(s3.url(place), s3.environment());
+    let mut mounted = Mounted::at(S3::url(place), s3.environment());
     mounted.serve(&["--create", "16G"]);
     mounted
 }
@@ -42,8 +42,8 @@ fn write_and_sync(path: &Path, content: &[u8]) -> std::io::Result<()> {
 #[test]
 fn a_bucket_is_a_file_system() {
     let s3 = S3::in_memory();
-    let mut mounted = Mounted::at(s3.url("pantry"), s3.environment());
-    let (url, image) = (s3.url("pantry"), mounted.image());
+    let mut mounted = Mounted::at(S3::url("pantry"), s3.environment());
+    let (url, image) = (S3::url("pantry"), mounted.image());
     s3.set(FAR_AWAY);
     mounted.mount(&["--create", "16G"]);
     mounted.shell(
@@ -100,7 +100,7 @@ fn programs_wait_through_an_outage() {
     mounted.unmount();
     let log = fs::read_to_string(mounted.log()).unwrap();
     assert!(log.contains("trying again for"), "{log}");
-    succeed(s3.larder().args(["check", "--check-data-csum", &s3.url("pantry")]));
+    succeed(s3.larder().args(["check", "--check-data-csum", &S3::url("pantry")]));
 }
 
 /// The server itself stands still, with its connections open.
@@ -126,7 +126,7 @@ fn a_server_that_stands_still_is_waited_for() {
 /// state is what was synced.
 fn assert_ends_writing(refusal: &'static str, said: &str) {
     let s3 = S3::in_memory();
-    let url = s3.url("pantry");
+    let url = S3::url("pantry");
     let mut mounted = mounted(&s3, "pantry");
     write_and_sync(&mounted.join("kept"), b"kept").unwrap();
     s3.set(Weather { refusal: Some(refusal), ..Weather::default() });
@@ -162,7 +162,7 @@ fn a_full_bucket_ends_writing() {
 #[test]
 fn streams_survive_bad_weather_and_interruptions() {
     let s3 = S3::in_memory();
-    let url = s3.url("backups");
+    let url = S3::url("backups");
     let mut sender = Mounted::new();
     sender.shell("head -c 60M /dev/urandom >random && seq 100000 >numbers");
     let files = sent(&sender.path());

@@ -69,7 +69,7 @@ impl S3 {
     }
 
     /// The URL of a place in the bucket.
-    pub(crate) fn url(&self, place: &str) -> String {
+    pub(crate) fn url(place: &str) -> String {
         format!("s3://{BUCKET}/{place}")
     }
 
