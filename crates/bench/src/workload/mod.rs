@@ -14,6 +14,7 @@ mod fs_mark;
 mod fsync;
 mod git_status;
 mod mkfs;
+mod object_mounts;
 mod objects;
 mod readahead;
 mod receive;
@@ -58,6 +59,7 @@ pub enum Workload {
     GitStatus(git_status::GitStatus),
     Everyday(everyday::Everyday),
     Objects(objects::Objects),
+    ObjectMounts(object_mounts::ObjectMounts),
 }
 
 impl Workload {
@@ -87,6 +89,7 @@ impl Workload {
             Self::GitStatus(workload) => workload.run(),
             Self::Everyday(workload) => workload.run(),
             Self::Objects(workload) => workload.run(),
+            Self::ObjectMounts(workload) => workload.run(),
         }
     }
 }

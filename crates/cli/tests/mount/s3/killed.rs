@@ -33,6 +33,7 @@ const COUNT_ROWS: &str = "
 import sqlite3
 db = sqlite3.connect('rows.db')
 assert db.execute('pragma integrity_check').fetchone() == ('ok',)
+db.execute('create table if not exists rows (number integer primary key, text)')
 count, most = db.execute('select count(*), coalesce(max(number), 0) from rows').fetchone()
 assert count == most, (count, most)
 print(most)

@@ -135,9 +135,9 @@ fn assert_ends_writing(refusal: &'static str, said: &str) {
     let error = File::create(mounted.join("later")).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(30), "{error}");
     assert_eq!(mounted.shell("cat kept"), "kept");
-    let log = fs::read_to_string(mounted.log()).unwrap();
-    assert!(log.contains(said) && log.contains("s3://photos/pantry"), "{log}");
-    assert!(!log.contains("secret"), "{log}");
+    let log = || fs::read_to_string(mounted.log()).unwrap();
+    wait_until("the log has it", || log().contains(said) && log().contains("s3://photos/pantry"));
+    assert!(!log().contains("secret"), "{}", log());
     let _ = s3.larder().arg("umount").arg(mounted.path()).output();
     mounted.kill();
     s3.set(Weather::default());
