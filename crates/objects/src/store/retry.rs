@@ -1,8 +1,15 @@
 //! Repeating requests that failed for now.
+//!
+//! # Invariants
+//! - A request that fails takes at most the patience of the user, and the time of one attempt.
+//! - A store for which that was not enough is lost. Until it answers, requests fail at once: a
+//!   caller that tries each part of what it wants, or every copy, does not wait for each of them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::{Layer, Problem, Store, StoreError};
 
@@ -15,6 +22,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// probably wrong.
 const FIRST_PATIENCE: Duration = Duration::from_secs(5);
 
+/// So often a request finds out whether a lost store answers.
+const LOST_PAUSE: Duration = Duration::from_secs(5);
+
 /// A store whose requests are repeated, with growing pauses of random length, until one succeeds,
 /// fails for good, or the time is up.
 ///
@@ -25,13 +35,23 @@ pub struct Retrying<S> {
     store: S,
     patience: Duration,
     has_answered: AtomicBool,
+    /// Whether a warning has told that it does not answer.
+    is_told: AtomicBool,
+    /// When the last request to a lost store failed.
+    lost: Mutex<Option<Instant>>,
 }
 
 impl<S: Store> Retrying<S> {
     /// Repeats requests to `store` for up to `patience`, counted from the first attempt; at most
     /// for 5 seconds until the store has answered once.
     pub fn new(store: S, patience: Duration) -> Self {
-        Self { store, patience, has_answered: AtomicBool::new(false) }
+        Self {
+            store,
+            patience,
+            has_answered: AtomicBool::new(false),
+            is_told: AtomicBool::new(false),
+            lost: Mutex::default(),
+        }
     }
 
     fn patience(&self) -> Duration {
@@ -39,29 +59,58 @@ impl<S: Store> Retrying<S> {
         if has_answered { self.patience } else { self.patience.min(FIRST_PATIENCE) }
     }
 
-    fn repeat<T>(&self, request: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    fn repeat<T>(
+        &self,
+        name: &str,
+        request: impl Fn() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let is_lost = match self.lost() {
+            Some(failed) if failed.elapsed() < LOST_PAUSE => {
+                let why = "the store does not answer";
+                return Err(StoreError::new(Problem::Temporary, self.store.name(), name, why));
+            }
+            lost => lost.is_some(),
+        };
+        let patience = if is_lost { Duration::ZERO } else { self.patience() };
         let started = Instant::now();
         let mut pause = FIRST_PAUSE;
-        let mut is_told = false;
         loop {
             let error = match request() {
                 Err(error) if error.problem == Problem::Temporary => error,
                 result => {
-                    self.has_answered.store(true, Ordering::Relaxed);
+                    self.note_answer();
                     return result;
                 }
             };
-            let left = self.patience().saturating_sub(started.elapsed());
+            let left = patience.saturating_sub(started.elapsed());
             if left.is_zero() {
+                self.set_lost(Some(Instant::now()));
                 return Err(error);
             }
-            if !is_told && pause >= Duration::from_secs(1) {
-                is_told = true;
+            if pause >= Duration::from_secs(1) && !self.is_told.swap(true, Ordering::Relaxed) {
                 tracing::warn!("{error}; trying again for {} s", left.as_secs());
             }
             thread::sleep(jittered(pause).min(left));
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
+    }
+
+    fn note_answer(&self) {
+        self.has_answered.store(true, Ordering::Relaxed);
+        if self.lost().is_some() {
+            self.set_lost(None);
+        }
+        if self.is_told.load(Ordering::Relaxed) && self.is_told.swap(false, Ordering::Relaxed) {
+            tracing::warn!("{}: the store answers again", self.store.name());
+        }
+    }
+
+    fn lost(&self) -> Option<Instant> {
+        *self.lost.lock()
+    }
+
+    fn set_lost(&self, lost: Option<Instant>) {
+        *self.lost.lock() = lost;
     }
 }
 
@@ -80,10 +129,10 @@ impl<S: Store> Layer for Retrying<S> {
 
     fn pass<T>(
         &self,
-        _: &str,
+        name: &str,
         call: impl Fn(&S) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.repeat(|| call(&self.store))
+        self.repeat(name, || call(&self.store))
     }
 }
 
@@ -102,7 +151,7 @@ mod tests {
     fn what_fails_for_now_is_repeated_until_it_succeeds() {
         let retrying = Retrying::new(Directory::new("/nowhere"), Duration::from_secs(60));
         let attempts = Cell::new(0);
-        let result = retrying.repeat(|| {
+        let result = retrying.repeat("object", || {
             attempts.set(attempts.get() + 1);
             if attempts.get() < 4 { Err(temporary()) } else { Ok(attempts.get()) }
         });
@@ -113,7 +162,7 @@ mod tests {
     fn what_fails_for_good_is_not_repeated() {
         let retrying = Retrying::new(Directory::new("/nowhere"), Duration::from_secs(60));
         let attempts = Cell::new(0);
-        let result: Result<(), _> = retrying.repeat(|| {
+        let result: Result<(), _> = retrying.repeat("object", || {
             attempts.set(attempts.get() + 1);
             Err(StoreError::new(Problem::Denied, "store", "object", "for good"))
         });
@@ -121,11 +170,39 @@ mod tests {
     }
 
     #[test]
+    fn a_lost_store_is_not_waited_for_again_until_it_answers() {
+        let retrying = Retrying::new(Directory::new("/nowhere"), Duration::from_millis(200));
+        let attempts = Cell::new(0);
+        let fail = || {
+            attempts.set(attempts.get() + 1);
+            Err::<(), _>(temporary())
+        };
+        assert!(retrying.repeat("object", fail).is_err() && attempts.get() > 1);
+        attempts.set(0);
+        for _ in 0..100 {
+            let error = retrying.repeat("object", fail).unwrap_err();
+            assert!(error.to_string().contains("does not answer"), "{error}");
+        }
+        assert_eq!(attempts.get(), 0);
+        // One request now and then finds out.
+        let long_ago = Instant::now().checked_sub(LOST_PAUSE).unwrap();
+        retrying.set_lost(Some(long_ago));
+        assert!(retrying.repeat("object", fail).is_err());
+        assert_eq!(attempts.get(), 1);
+        retrying.set_lost(Some(long_ago));
+        retrying.repeat("object", || Ok(())).unwrap();
+        assert!(retrying.lost().is_none());
+        attempts.set(0);
+        assert!(retrying.repeat("object", fail).is_err() && attempts.get() > 1);
+    }
+
+    #[test]
     fn a_store_that_never_answered_is_given_up_soon() {
         let retrying = Retrying::new(Directory::new("/nowhere"), Duration::from_secs(300));
         assert_eq!(retrying.patience(), FIRST_PATIENCE);
-        let result: Result<(), _> = retrying
-            .repeat(|| Err(StoreError::new(Problem::NotFound, "store", "object", "it answers")));
+        let result: Result<(), _> = retrying.repeat("object", || {
+            Err(StoreError::new(Problem::NotFound, "store", "object", "it answers"))
+        });
         assert_eq!(result.unwrap_err().problem, Problem::NotFound);
         assert_eq!(retrying.patience(), Duration::from_secs(300));
     }

@@ -122,6 +122,26 @@ fn a_server_that_stands_still_is_waited_for() {
     mounted.unmount();
 }
 
+/// A command waits as long as the user says, once, and not for each sector that it wants.
+#[test]
+fn a_server_that_is_gone_is_waited_for_once() {
+    let s3 = S3::in_memory();
+    let mut mounted = mounted(&s3, "pantry");
+    mounted.shell("head -c 30M /dev/urandom >random");
+    mounted.unmount();
+    s3.set(Weather { delay: Duration::from_millis(300), ..Weather::default() });
+    let before = s3.requests();
+    let mut cat = s3.larder();
+    cat.args(["cat", &format!("{}:/random", S3::url("pantry"))]).env("LARDER_PATIENCE", "5s");
+    let cat = cat.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("it reads", || s3.requests() > before + 2);
+    s3.set(Weather { is_down: true, ..Weather::default() });
+    let output = cat.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("ERROR: "), "{said}");
+    assert_eq!(said.matches("trying again for").count(), 1, "{said}");
+}
+
 /// A server that refuses changes for good: the mount says so and becomes read-only, and the last
 /// state is what was synced.
 fn assert_ends_writing(refusal: &'static str, said: &str) {
