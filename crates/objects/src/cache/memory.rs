@@ -112,8 +112,9 @@ impl Memory {
     }
 
     /// The chunks around `key` that nobody has or fetches: the caller fetches them. They are as
-    /// many as the next request asks for, at least `needed` if one may ask for that, at places that this number divides: a
-    /// walk over a tree wants the content of a segment in another order than it lies there.
+    /// many as the next request asks for, at least `needed` if one may ask for that, at places that
+    /// this number divides: a walk over a tree wants the content of a segment in another order than
+    /// it lies there.
     pub(super) fn claim(&mut self, (segment, chunk): ChunkKey, needed: u64) -> Range<u64> {
         let window = self.window.next().max(needed.min(self.window.most()));
         let is_missing = |index: &u64| self.is_missing((segment, *index));

@@ -26,7 +26,8 @@ const LIKELY_TABLE_BYTES: u64 = 16 << 10;
 
 const FOOTER_BYTES: u64 = 8;
 
-/// A segment as it goes to the store.
+/// A segment as it goes to the store. It takes no more memory than it has bytes, nearly: it may
+/// stay in the cache for long.
 pub(crate) fn seal(id: ObjectId, mut content: Vec<u8>, deltas: &[Delta]) -> Bytes {
     let mut table = Encoder::default();
     table.number(id.raw());
@@ -36,6 +37,9 @@ pub(crate) fn seal(id: ObjectId, mut content: Vec<u8>, deltas: &[Delta]) -> Byte
     content.extend(&table);
     content.extend((table.len() as u32).to_le_bytes());
     content.extend(MAGIC);
+    if content.len() < content.capacity() / 8 * 7 {
+        return Bytes::copy_from_slice(&content);
+    }
     content.into()
 }
 

@@ -92,3 +92,19 @@ impl Closed {
         object
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each fsync makes a segment, and the cache keeps it.
+    #[test]
+    fn a_small_segment_takes_little_memory() {
+        let mut segment = OpenSegment::new(ObjectId::new(1, 0), 8 << 20);
+        assert_eq!(segment.write(0, &[7; 4096]), (4096, Some(0)));
+        let object = segment.close().seal();
+        let len_bytes = object.len();
+        let memory = object.try_into_mut().expect("nothing else has it");
+        assert!(memory.capacity() < 2 * len_bytes, "{} for {len_bytes}", memory.capacity());
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -10,7 +11,7 @@ use super::{Listed, Store, StoreError, Version, Versioned};
 /// A store that treats all requests to another one alike: it repeats, delays or refuses them.
 pub trait Layer: Send + Sync + fmt::Debug {
     /// The other store.
-    type Below: Store;
+    type Below: Store + ?Sized;
 
     /// The store to which the requests go.
     fn below(&self) -> &Self::Below;
@@ -24,6 +25,23 @@ pub trait Layer: Send + Sync + fmt::Debug {
         name: &str,
         call: impl Fn(&Self::Below) -> Result<T, StoreError>,
     ) -> Result<T, StoreError>;
+}
+
+/// Shares a store.
+impl<S: Store + ?Sized> Layer for Arc<S> {
+    type Below = S;
+
+    fn below(&self) -> &S {
+        self
+    }
+
+    fn pass<T>(
+        &self,
+        _: &str,
+        call: impl Fn(&S) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        call(self)
+    }
 }
 
 impl<L: Layer> Store for L {

@@ -14,7 +14,6 @@ mod retry;
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -92,39 +91,4 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// The objects whose names begin with the parts of `prefix`, in any order.
     fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError>;
-}
-
-impl<S: Store + ?Sized> Store for Arc<S> {
-    fn name(&self) -> &str {
-        (**self).name()
-    }
-
-    fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-        (**self).get(name, range)
-    }
-
-    fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
-        (**self).get_versioned(name)
-    }
-
-    fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
-        (**self).create(name, content)
-    }
-
-    fn replace(
-        &self,
-        name: &str,
-        content: Bytes,
-        version: &Version,
-    ) -> Result<Version, StoreError> {
-        (**self).replace(name, content, version)
-    }
-
-    fn delete(&self, name: &str) -> Result<(), StoreError> {
-        (**self).delete(name)
-    }
-
-    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        (**self).list(prefix)
-    }
 }
