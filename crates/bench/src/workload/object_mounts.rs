@@ -104,7 +104,7 @@ impl ObjectMounts {
             let since = Instant::now();
             shell(&mounted.path(), &step.line)?;
             if tool == Tool::Larder {
-                let mut sync = Command::new(larder_program()?);
+                let mut sync = Command::new(&mounted.larder);
                 run(sync.args(["filesystem", "sync"]).arg(mounted.path()))?;
             }
             times.push(since.elapsed());
@@ -117,6 +117,8 @@ impl ObjectMounts {
 /// A mount of a bucket; unmounted when dropped.
 struct Mounted {
     tool: Tool,
+    /// The `larder` program.
+    larder: PathBuf,
     scratch: Scratch,
 }
 
@@ -128,12 +130,12 @@ impl Mounted {
 
 impl Tool {
     fn mount(self, url: &str, is_new: bool) -> anyhow::Result<Mounted> {
-        let mounted = Mounted { tool: self, scratch: Scratch::new() };
+        let mounted = Mounted { tool: self, larder: larder_program()?, scratch: Scratch::new() };
         fs::create_dir(mounted.path())?;
         let mut command;
         match self {
             Self::Larder => {
-                command = Command::new(larder_program()?);
+                command = Command::new(&mounted.larder);
                 command.arg("mount").args(is_new.then_some(["--create", "64G"]).iter().flatten());
                 command.arg(format!("{url}/larder")).env("LARDER_CACHE_SIZE", "0");
             }
@@ -159,18 +161,11 @@ fn run(command: &mut Command) -> anyhow::Result<()> {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let mut command = match self.tool {
-            Tool::Larder => match larder_program() {
-                Ok(program) => {
-                    let mut command = Command::new(program);
-                    command.arg("umount");
-                    command
-                }
-                Err(_) => return,
-            },
-            Tool::Rclone => Command::new("umount"),
+        let (program, arguments) = match self.tool {
+            Tool::Larder => (self.larder.as_path(), &["umount"][..]),
+            Tool::Rclone => (Path::new("umount"), &[][..]),
         };
         // The measurement has its result.
-        let _ = command.arg(self.path()).status();
+        let _ = Command::new(program).args(arguments).arg(self.path()).status();
     }
 }
