@@ -4,6 +4,7 @@ use std::fmt;
 
 use blake2::Blake2b;
 use blake2::digest::consts::U32 as Bytes32;
+use crc_fast::crc32_iscsi;
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh64::xxh64;
 
@@ -60,7 +61,7 @@ impl ChecksumType {
     pub fn compute(self, data: &[u8]) -> Checksum {
         let mut bytes = [0; CHECKSUM_SIZE];
         match self {
-            Self::Crc32c => bytes[..4].copy_from_slice(&crc32c::crc32c(data).to_le_bytes()),
+            Self::Crc32c => bytes[..4].copy_from_slice(&crc32_iscsi(data).to_le_bytes()),
             Self::Xxhash => bytes[..8].copy_from_slice(&xxh64(data, 0).to_le_bytes()),
             Self::Sha256 => bytes.copy_from_slice(&Sha256::digest(data)),
             Self::Blake2 => bytes.copy_from_slice(&Blake2b::<Bytes32>::digest(data)),

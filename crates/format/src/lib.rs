@@ -24,6 +24,7 @@ pub mod address;
 pub mod block_group;
 pub mod checksum;
 pub mod compression;
+pub mod crc32c;
 mod error;
 pub mod feature;
 mod id_map;

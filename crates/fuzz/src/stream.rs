@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use jiff::tz::TimeZone;
 use larder::{OpenOptions, ReceiveOptions, ReceiveSnapshots};
+use larder_format::crc32c;
 
 use crate::Image;
 
@@ -42,8 +43,7 @@ fn mended(bytes: &[u8]) -> Vec<u8> {
         let end = at + COMMAND_HEADER_BYTES + len as usize;
         let Some(command) = stream.get_mut(at..end) else { break };
         command[CHECKSUM].fill(0);
-        // Without inversion at start and end.
-        let checksum = !crc32c::crc32c_append(!0, command);
+        let checksum = crc32c::raw(0, command);
         command[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
         at = end;
     }

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use crc_fast::crc32_iscsi;
+
 /// What could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
@@ -49,7 +51,7 @@ impl Encoder {
 
     /// The bytes so far, and their checksum.
     pub(crate) fn sealed(mut self) -> Vec<u8> {
-        let checksum = crc32c::crc32c(&self.0);
+        let checksum = crc32_iscsi(&self.0);
         self.raw(&checksum.to_le_bytes());
         self.0
     }
@@ -62,7 +64,7 @@ impl<'a> Decoder<'a> {
     /// Reads what [`Encoder::sealed`] returned.
     pub(crate) fn unsealed(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (content, checksum) = bytes.split_last_chunk().ok_or(Malformed("it is cut off"))?;
-        if crc32c::crc32c(content) != u32::from_le_bytes(*checksum) {
+        if crc32_iscsi(content) != u32::from_le_bytes(*checksum) {
             return Err(Malformed("its checksum is wrong"));
         }
         Ok(Self(content))

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use larder_format::Uuid;
+use larder_format::{Uuid, crc32c};
 use larder_stream::{
     Command, Reader, StreamError, StreamProblem, Timestamp, Version, Writer, encode,
 };
@@ -170,7 +170,7 @@ fn stream_of(version: Version, number: u16, attributes: &[u8]) -> Vec<u8> {
     command.extend(number.to_le_bytes());
     command.extend([0; 4]);
     command.extend(attributes);
-    let checksum = !crc32c::crc32c_append(!0, &command);
+    let checksum = crc32c::raw(0, &command);
     command[6..10].copy_from_slice(&checksum.to_le_bytes());
     let header = Writer::new(Vec::new(), version).expect("memory").into_inner();
     [header, command].concat()

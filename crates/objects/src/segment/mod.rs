@@ -8,6 +8,7 @@ mod deltas;
 mod open;
 
 use bytes::Bytes;
+use crc_fast::crc32_iscsi;
 
 use crate::codec::{Decoder, Encoder, Malformed};
 use crate::error::ObjectsError;
@@ -31,7 +32,7 @@ const FOOTER_BYTES: u64 = 8;
 pub(crate) fn seal(id: ObjectId, mut content: Vec<u8>, deltas: &[Delta]) -> Bytes {
     let mut table = Encoder::default();
     table.number(id.raw());
-    table.number(u64::from(crc32c::crc32c(&content)));
+    table.number(u64::from(crc32_iscsi(&content)));
     Delta::encode(deltas, &mut table);
     let table = table.sealed();
     content.extend(&table);
@@ -80,7 +81,7 @@ pub(crate) fn verify(store: &dyn Store, id: ObjectId, len_bytes: u64) -> Result<
             return Err(Malformed("its table is too long"));
         };
         let (_, checksum) = decode(&object[start..end], id)?;
-        if crc32c::crc32c(&object[..start]) != checksum {
+        if crc32_iscsi(&object[..start]) != checksum {
             return Err(Malformed("the checksum of its content is wrong"));
         }
         Ok(())

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
+use crc_fast::crc32_iscsi;
 use tempfile::NamedTempFile;
 
 use super::{Listed, Problem, Store, StoreError, Version, Versioned};
@@ -165,7 +166,7 @@ impl Store for Directory {
 /// is the same content.
 fn version_of(content: &[u8]) -> Version {
     let hash = content.chunks(4096).fold(0xcbf2_9ce4_8422_2325_u64, |hash, part| {
-        (hash ^ u64::from(crc32c::crc32c(part))).wrapping_mul(0x0000_0100_0000_01b3)
+        (hash ^ u64::from(crc32_iscsi(part))).wrapping_mul(0x0000_0100_0000_01b3)
     });
     Version(format!("{hash:016x}-{}", content.len()))
 }
