@@ -1,13 +1,12 @@
 //! Streams in a store: senders are cut off and resumed, several of them and prunes meet, and the
 //! catalogue never has a stream that cannot be read.
 
-mod support;
-
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{MemoryStore, Network, Persistent, explore};
 use bytes::Bytes;
 use larder_objects::streams::{
     Begun, Catalogue, Description, Download, Name, Origin, Pace, Pruned, Pruning, Stream, Upload,
@@ -16,7 +15,6 @@ use larder_objects::streams::{
 use larder_objects::{Counting, ObjectsError, Store};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use support::{MemoryStore, Network, Persistent, explore};
 
 const PACE: Pace = Pace { part_bytes: 100, at_once: 3 };
 

@@ -30,12 +30,16 @@ fn read(device: &ObjectDevice) -> Vec<u8> {
 
 /// Writes `content` to the device in `folder`, which it makes if there is none.
 fn write(folder: &Path, content: &[u8]) {
-    let store: Arc<dyn Store> = Arc::new(Directory::new(folder));
     if !folder.exists() {
-        ObjectDevice::create(&*store, LEN as u64, Policy::default(), 0).unwrap();
+        let store = Directory::new(folder);
+        ObjectDevice::create(&store, LEN as u64, Policy::default(), 0).unwrap();
     }
-    let device = ObjectDevice::open(store, &Options::default()).unwrap();
-    device.write_at(content, 0).unwrap();
+    write_at(folder, content, 0);
+}
+
+fn write_at(folder: &Path, content: &[u8], offset: u64) {
+    let device = ObjectDevice::open(Arc::new(Directory::new(folder)), &Options::default()).unwrap();
+    device.write_at(content, offset).unwrap();
     device.flush().unwrap();
 }
 
@@ -68,4 +72,30 @@ fn a_store_that_was_set_back_is_not_mixed_with_what_it_was() {
     assert_eq!(read(&open(&store, &cache)), content(0));
     write(&store, &content(2));
     assert_eq!(read(&open(&store, &cache)), content(2));
+}
+
+/// One chunk of a segment is on disk, the window of requests is wide, and the segment has no other
+/// chunk: servers refuse requests that start behind the end.
+#[test]
+fn nothing_is_requested_behind_the_end_of_a_segment() {
+    const SMALL: usize = 200_000;
+    let temporary = tempfile::tempdir().unwrap();
+    let (store, cache) = (temporary.path().join("store"), temporary.path().join("cache"));
+    write(&store, &content(0));
+    write(&store, &content(1)[..SMALL]);
+    let read_small = |device: &ObjectDevice| {
+        let mut found = vec![0; SMALL];
+        device.read_at(&mut found, 0).unwrap();
+        assert!(found == content(1)[..SMALL]);
+    };
+    read_small(&open(&store, &cache));
+    let device = open(&store, &cache);
+    let mut rest = vec![0; LEN - MIB];
+    for (index, part) in rest.chunks_mut(128 << 10).enumerate() {
+        device.read_at(part, (MIB + index * (128 << 10)) as u64).unwrap();
+    }
+    assert!(rest == content(0)[MIB..]);
+    let before = device.requests().gets;
+    read_small(&device);
+    assert_eq!(device.requests().gets, before);
 }

@@ -95,6 +95,9 @@ impl Store for MemoryStore {
 
     fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
         let content = self.get_versioned(name)?.content;
+        if range.start >= content.len() as u64 {
+            return Err(error(Problem::Other, name));
+        }
         let clip = |at: u64| (at as usize).min(content.len());
         Ok(content.slice(clip(range.start)..clip(range.end)))
     }

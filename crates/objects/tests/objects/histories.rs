@@ -1,8 +1,6 @@
 //! Histories of writers and stores: requests are lost, delayed, repeated; writers die and follow one
 //! another; and then the device has a state that it must have.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::{MemoryStore, Network, Persistent, effort, explore, seed};
 use bytes::Bytes;
 use larder_device::Device;
 use larder_objects::{
@@ -18,7 +17,6 @@ use larder_objects::{
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use support::{MemoryStore, Network, Persistent, effort, explore, seed};
 
 const BLOCK_BYTES: u64 = 512;
 const BLOCKS: u64 = 24;
