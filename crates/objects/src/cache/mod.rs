@@ -107,10 +107,11 @@ impl Cache {
         }
         let claimed = memory.claim(key, 1);
         drop(memory);
-        self.fetch(store, segment, claimed)?;
+        let fetched = self.fetch(store, segment, claimed);
         if let Found::Here(content) = self.memory.lock().find(key, len_bytes) {
             return Ok(content);
         }
+        fetched?;
         // With a tiny capacity it has gone already.
         let start = index * CHUNK_BYTES;
         store.get(&Kind::Segment.name(segment), start..start + CHUNK_BYTES)
@@ -127,9 +128,16 @@ impl Cache {
             while !chunks.is_empty()
                 && let Some(content) = disk.get((segment, chunks.start))
             {
-                self.memory.lock().put((segment, chunks.start), &content, false);
-                self.arrived.notify_all();
+                let mut memory = self.memory.lock();
+                memory.put((segment, chunks.start), &content, false);
                 chunks.start += 1;
+                if (content.len() as u64) < CHUNK_BYTES {
+                    // The segment ends there, and servers refuse requests behind the end.
+                    memory.give_up(segment, chunks.clone());
+                    chunks.start = chunks.end;
+                }
+                drop(memory);
+                self.arrived.notify_all();
             }
         }
         if chunks.is_empty() { Ok(()) } else { self.request(store, segment, chunks) }

@@ -77,10 +77,13 @@ impl Directory {
     fn read(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
         let mut file = File::open(self.path(name))?;
         let len_bytes = file.metadata()?.len();
-        let range = range.start.min(len_bytes)..range.end.min(len_bytes);
+        if range.start >= len_bytes {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "it ends before the range"));
+        }
         file.seek(SeekFrom::Start(range.start))?;
-        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
-        file.take(range.end - range.start).read_to_end(&mut bytes)?;
+        let wanted = range.end.min(len_bytes) - range.start;
+        let mut bytes = Vec::with_capacity(wanted as usize);
+        file.take(wanted).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 

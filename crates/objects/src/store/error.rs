@@ -46,6 +46,7 @@ impl StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { problem, object, source } = self;
+        let source = in_one_line(&source.to_string());
         match problem {
             Problem::NotFound => write!(f, "{object}: there is no such object"),
             Problem::Condition => write!(f, "{object}: somebody else created or replaced it"),
@@ -55,6 +56,11 @@ impl fmt::Display for StoreError {
             }
         }
     }
+}
+
+/// Servers answer in many lines.
+fn in_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 impl Error for StoreError {

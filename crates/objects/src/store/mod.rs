@@ -61,7 +61,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// The store's name in errors. It holds no credentials.
     fn name(&self) -> &str;
 
-    /// The bytes of an object in `range`, which may pass its end, and are fewer then.
+    /// The bytes of an object in `range`, which starts before the object's end. It may pass the end:
+    /// then there are fewer bytes.
     ///
     /// # Errors
     /// [`Problem::NotFound`].
