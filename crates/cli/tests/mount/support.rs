@@ -13,6 +13,8 @@ use larder_testkit::manifest::{Body, Manifest, Timestamp, assert_same};
 use larder_testkit::{KernelMount, RingsOffered, Scratch, oracle};
 use rustix::process::Pid;
 
+/// How long a mount namespace of another test may exist.
+const MOMENT: Duration = Duration::from_secs(3);
 /// How long a daemon may take to come or go before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -145,8 +147,14 @@ impl Mounted {
         if !self.environment.is_empty() {
             command.stderr(File::options().append(true).create(true).open(self.log()).unwrap());
         }
-        self.server = Some(command.stdin(Stdio::null()).spawn().expect("it starts"));
-        wait_until("it is mounted", || self.is_in_table());
+        let mut server = command.stdin(Stdio::null()).spawn().expect("it starts");
+        wait_until("it is mounted", || {
+            let ended = server.try_wait().unwrap();
+            let log = || fs::read_to_string(self.log()).unwrap_or_default();
+            assert!(ended.is_none(), "{}: {}", ended.unwrap(), log());
+            self.is_in_table()
+        });
+        self.server = Some(server);
         self.is_mounted = true;
     }
 
@@ -201,11 +209,27 @@ impl Mounted {
     #[track_caller]
     pub(crate) fn unmount(&mut self) {
         // A program that another test starts has our open files for a moment.
-        let unmounts = || larder().arg("umount").arg(self.path()).status().unwrap().success();
-        wait_until("it is unmounted", unmounts);
+        wait_until("it is unmounted", || {
+            let output = larder().arg("umount").arg(self.path()).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            eprint!("{said}");
+            if said.contains("in the mount namespace of") {
+                self.wait_for_namespaces();
+            }
+            output.status.success()
+        });
         self.is_mounted = false;
         if let Some(mut server) = self.server.take() {
             assert!(server.wait().unwrap().success());
+        }
+    }
+
+    /// A namespace that another test makes has all mounts for a moment.
+    fn wait_for_namespaces(&self) {
+        let start = Instant::now();
+        let is_open = || larder_device::in_use(&self.image()).is_ok_and(|used| used.is_some());
+        while is_open() && start.elapsed() < MOMENT {
+            thread::sleep(Duration::from_millis(5));
         }
     }
 

@@ -10,7 +10,7 @@ use larder_testkit::{Scratch, effort, seed};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::server::S3;
+use super::server::Bucket;
 use super::{FAR_AWAY, mounted};
 use crate::support::{Mounted, larder, python, shell, succeed, wait_until};
 
@@ -152,43 +152,43 @@ fn moment(rng: &mut StdRng) -> Duration {
     Duration::from_millis(rng.random_range(200..3000))
 }
 
-fn end_and_check(s3: &S3, mut mounted: Mounted) {
+fn end_and_check(bucket: &Bucket, mut mounted: Mounted) {
     mounted.unmount();
-    let url = S3::url("pantry");
-    succeed(s3.larder().args(["check", "--check-data-csum", &url]));
-    succeed(s3.larder().args(["objects", "verify", &url]));
+    let url = bucket.url("pantry");
+    succeed(bucket.larder().args(["check", "--check-data-csum", &url]));
+    succeed(bucket.larder().args(["objects", "verify", &url]));
 }
 
 #[test]
 fn what_programs_synced_outlives_the_daemon() {
-    let (s3, mut rng) = (S3::in_memory(), StdRng::seed_from_u64(seed(7)));
-    let mut mounted = mounted(&s3, "pantry");
+    let (bucket, mut rng) = (Bucket::in_memory(), StdRng::seed_from_u64(seed(7)));
+    let mut mounted = mounted(&bucket, "pantry");
     let mut programs = Programs::new();
     Programs::prepare(&mounted.path());
     for round in 0..3 * effort() {
-        s3.set(if round % 3 == 2 { FAR_AWAY } else { super::Weather::default() });
+        bucket.set(if round % 3 == 2 { FAR_AWAY } else { super::Weather::default() });
         programs.start(&mounted.path());
         thread::sleep(moment(&mut rng));
         mounted.kill();
         programs.end();
-        succeed(s3.larder().args(["check", "--check-data-csum", &S3::url("pantry")]));
+        succeed(bucket.larder().args(["check", "--check-data-csum", &bucket.url("pantry")]));
         mounted.serve(&[]);
         programs.assert_kept(&mounted.path());
     }
-    end_and_check(&s3, mounted);
+    end_and_check(&bucket, mounted);
 }
 
 #[test]
 #[ignore = "needs versitygw, a download"]
 fn programs_go_on_when_the_server_was_killed() {
-    let (mut s3, mut rng) = (S3::in_directory(), StdRng::seed_from_u64(seed(7)));
-    let mounted = mounted(&s3, "pantry");
+    let (mut bucket, mut rng) = (Bucket::in_directory(), StdRng::seed_from_u64(seed(7)));
+    let mounted = mounted(&bucket, "pantry");
     let mut programs = Programs::new();
     Programs::prepare(&mounted.path());
     programs.start(&mounted.path());
     for _ in 0..3 * effort() {
         thread::sleep(moment(&mut rng));
-        s3.be_killed_and_start();
+        bucket.be_killed_and_start();
         let commits = || fs::read(programs.told("commits")).unwrap().len();
         let before = commits();
         wait_until("git goes on", || commits() > before);
@@ -196,5 +196,5 @@ fn programs_go_on_when_the_server_was_killed() {
     }
     programs.end();
     programs.assert_kept(&mounted.path());
-    end_and_check(&s3, mounted);
+    end_and_check(&bucket, mounted);
 }

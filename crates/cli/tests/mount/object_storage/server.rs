@@ -1,4 +1,4 @@
-//! A server that speaks S3, behind a network.
+//! Servers of object storage, behind a network.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,30 +9,45 @@ use larder_testkit::Scratch;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::network::{Network, Weather};
-use crate::support::{larder, wait_until};
+use crate::support::{larder, succeed, wait_until};
 
-/// A server that speaks S3, with one bucket.
-pub(crate) struct S3 {
+/// A server of its own, with one bucket.
+pub(crate) struct Bucket {
+    service: Service,
     server: Child,
     server_port: u16,
     /// What the server keeps, if it keeps it in a directory.
     stored: Option<Scratch>,
     network: Network,
+    /// The cache of the programs that use it.
+    cache: Scratch,
+}
+
+/// What the server speaks.
+#[derive(Clone, Copy)]
+enum Service {
+    S3,
+    Azure,
 }
 
 const BUCKET: &str = "photos";
 const USER: &str = "ann";
 const SECRET: &str = "a secret that no message has";
 
-impl S3 {
+/// The account that Azurite has, and its key, which is not secret.
+const AZURE_USER: &str = "devstoreaccount1";
+const AZURE_KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+impl Bucket {
     /// One that keeps all in memory.
     pub(crate) fn in_memory() -> Self {
         let port = free_port();
         let mut server = Command::new(installed("moto_server", "moto/bin"));
         server.args(["-p", &port.to_string()]);
-        let s3 = Self::started(&mut server, port, None);
-        s3.create_bucket();
-        s3
+        let bucket = Self::started(Service::S3, &mut server, port, None);
+        bucket.create();
+        bucket
     }
 
     /// One that keeps all in a directory, and outlives its own end.
@@ -40,12 +55,28 @@ impl S3 {
         let (port, stored) = (free_port(), Scratch::new());
         std::fs::create_dir(stored.path().join(BUCKET)).unwrap();
         let mut server = versitygw(port, stored.path());
-        Self::started(&mut server, port, Some(stored))
+        Self::started(Service::S3, &mut server, port, Some(stored))
     }
 
-    fn started(server: &mut Command, port: u16, stored: Option<Scratch>) -> Self {
-        let (server, network) = (start(server, port), Network::before(port));
-        Self { server, server_port: port, stored, network }
+    /// One that speaks what Azure speaks, and keeps all in memory.
+    pub(crate) fn of_azure() -> Self {
+        let port = free_port();
+        let mut server = Command::new(installed("azurite-blob", "azurite/node_modules/.bin"));
+        server.args(["--inMemoryPersistence", "--skipApiVersionCheck", "--blobPort"]);
+        server.arg(port.to_string());
+        let bucket = Self::started(Service::Azure, &mut server, port, None);
+        bucket.create_container();
+        bucket
+    }
+
+    fn started(
+        service: Service,
+        server: &mut Command,
+        server_port: u16,
+        stored: Option<Scratch>,
+    ) -> Self {
+        let (server, network) = (start(server, server_port), Network::before(server_port));
+        Self { service, server, server_port, stored, network, cache: Scratch::new() }
     }
 
     /// Ends the server in the middle of whatever it does, and starts it again.
@@ -56,7 +87,7 @@ impl S3 {
         self.server = start(&mut versitygw(self.server_port, stored.path()), self.server_port);
     }
 
-    fn create_bucket(&self) {
+    fn create(&self) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.server_port)).unwrap();
         let request = format!(
             "PUT /{BUCKET} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\
@@ -68,22 +99,54 @@ impl S3 {
         assert!(reply.contains(" 200 "), "{reply}");
     }
 
+    fn create_container(&self) {
+        let line = format!(
+            "const {{ContainerClient}} = require('@azure/storage-blob');
+             new ContainerClient('{}', '{BUCKET}').create();",
+            self.azure_connection()
+        );
+        let modules = concat!(env!("CARGO_TARGET_TMPDIR"), "/../azurite/node_modules");
+        succeed(Command::new("node").args(["-e", &line]).env("NODE_PATH", modules));
+    }
+
+    fn azure_connection(&self) -> String {
+        format!(
+            "DefaultEndpointsProtocol=http;AccountName={AZURE_USER};AccountKey={AZURE_KEY};\
+             BlobEndpoint=http://127.0.0.1:{}/{AZURE_USER};",
+            self.server_port
+        )
+    }
+
     /// The URL of a place in the bucket.
-    pub(crate) fn url(place: &str) -> String {
-        format!("s3://{BUCKET}/{place}")
+    pub(crate) fn url(&self, place: &str) -> String {
+        let scheme = match self.service {
+            Service::S3 => "s3",
+            Service::Azure => "az",
+        };
+        format!("{scheme}://{BUCKET}/{place}")
     }
 
     /// What a program needs to reach the bucket.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("AWS_ACCESS_KEY_ID", USER.to_owned()),
-            ("AWS_SECRET_ACCESS_KEY", SECRET.to_owned()),
-            ("AWS_REGION", "us-east-1".to_owned()),
-            ("AWS_ENDPOINT", format!("http://127.0.0.1:{}", self.network.port())),
-            ("AWS_ALLOW_HTTP", "true".to_owned()),
-            // What is read comes from the server.
-            ("LARDER_CACHE_SIZE", "0".to_owned()),
-        ]
+        let endpoint = format!("http://127.0.0.1:{}", self.network.port());
+        let text = |text: &str| text.to_owned();
+        let mut environment = match self.service {
+            Service::S3 => vec![
+                ("AWS_ACCESS_KEY_ID", text(USER)),
+                ("AWS_SECRET_ACCESS_KEY", text(SECRET)),
+                ("AWS_REGION", text("us-east-1")),
+                ("AWS_ENDPOINT", endpoint),
+                ("AWS_ALLOW_HTTP", text("true")),
+            ],
+            Service::Azure => vec![
+                ("AZURE_STORAGE_ACCOUNT_NAME", text(AZURE_USER)),
+                ("AZURE_STORAGE_ACCOUNT_KEY", text(AZURE_KEY)),
+                ("AZURE_STORAGE_ENDPOINT", format!("{endpoint}/{AZURE_USER}")),
+                ("AZURE_ALLOW_HTTP", text("true")),
+            ],
+        };
+        environment.push(("LARDER_CACHE", self.cache.path().to_str().unwrap().to_owned()));
+        environment
     }
 
     /// The program, with the environment for the bucket.
@@ -107,7 +170,7 @@ impl S3 {
     }
 }
 
-impl Drop for S3 {
+impl Drop for Bucket {
     fn drop(&mut self) {
         let _ = self.server.kill();
         let _ = self.server.wait();
