@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
+use larder_objects::{Directory, ObjectDevice, Policy};
 use larder_testkit::manifest::{Manifest, assert_same};
 use larder_testkit::{KernelMount, oracle};
 use serde_json::{Value, json};
@@ -80,6 +81,25 @@ fn a_directory_of_objects_is_a_file_system() {
     assert_eq!(succeed(larder().args(["objects", "states", &url])).lines().count(), 1);
     assert!(refused(&["ls", &old]).contains("no state"), "{old}");
     export_and_compare(&url, mounted.folder(), &now);
+}
+
+/// A process ended between making the disk and the file system on it.
+#[test]
+fn a_creation_that_was_interrupted_goes_on() {
+    let mut mounted = Mounted::on_objects();
+    let url = mounted.source().to_str().unwrap().to_owned();
+    let store = Directory::new(url.strip_prefix("file://").unwrap());
+    ObjectDevice::create(&store, 4 << 30, Policy::default(), 0).unwrap();
+    let folder = mounted.path().to_str().unwrap().to_owned();
+    let said = refused(&["mount", "--create", "2G", &url, &folder]);
+    assert!(said.contains("there is a file system here already"), "{said}");
+    mounted.mount(&["--create", "4G"]);
+    mounted.shell("echo kept >kept");
+    mounted.unmount();
+    assert!(refused(&["mount", "--create", "4G", &url, &folder]).contains("already"));
+    mounted.mount(&[]);
+    assert_eq!(mounted.shell("cat kept"), "kept\n");
+    mounted.unmount();
 }
 
 #[test]

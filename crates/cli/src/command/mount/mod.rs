@@ -457,13 +457,8 @@ fn unmount_on_signals(signals: &mut Signals, mount: &larder_fuse::Mount, mountpo
 /// It is removed unless it gets mounted.
 fn create_image(devices: &[PathBuf], size: u64, map: &OwnerMap) -> anyhow::Result<HalfMade> {
     let [image] = devices else { bail!("--create makes one image") };
-    if larder_objects::is_url(image.as_os_str()) {
-        objects::create(image, size)?;
-        let options = MkfsOptions { owner: Some(caller()), ..MkfsOptions::default() };
-        mkfs(devices, &options)?;
-        return Ok(HalfMade::of(&[])?);
-    }
-    if image.try_exists()? {
+    let is_url = larder_objects::is_url(image.as_os_str());
+    if !is_url && image.try_exists()? {
         bail!("{}: it exists already; without --create it is mounted", image.display());
     }
     let Owner { uid, gid } = caller();
@@ -476,6 +471,11 @@ fn create_image(devices: &[PathBuf], size: u64, map: &OwnerMap) -> anyhow::Resul
         uid: map.users.inner_if_any(uid).with_context(|| nowhere("user", uid))?,
         gid: map.groups.inner_if_any(gid).with_context(|| nowhere("group", gid))?,
     });
+    if is_url {
+        objects::create(image, size)?;
+        mkfs(devices, &MkfsOptions { owner, ..MkfsOptions::default() })?;
+        return Ok(HalfMade::of(&[])?);
+    }
     let made = HalfMade::of(devices)?;
     let options = MkfsOptions { byte_count: Some(size), owner, ..MkfsOptions::default() };
     match mkfs(devices, &options) {

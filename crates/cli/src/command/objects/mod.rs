@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Subcommand;
-use larder_objects::{Address, Policy, Store, parse_seconds};
+use larder_device::Device;
+use larder_objects::{Address, ObjectDevice, ObjectsError, Options, Policy, Store, parse_seconds};
 
 pub use requests::write_requests;
 
@@ -51,11 +52,20 @@ impl Objects {
     }
 }
 
-/// Makes a disk of zeros where the URL `url` leads to.
+/// Makes a disk of zeros where the URL `url` leads to. If an interrupted call has left one of that
+/// length there, that one is taken.
 pub fn create(url: &Path, len_bytes: u64) -> anyhow::Result<()> {
     let text = url.to_str().with_context(|| format!("{}: not UTF-8", url.display()))?;
     let store = store(&text.parse()?)?;
-    Ok(larder_objects::ObjectDevice::create(&*store, len_bytes, Policy::default(), DELETE_AFTER)?)
+    match ObjectDevice::create(&*store, len_bytes, Policy::default(), DELETE_AFTER) {
+        Err(ObjectsError::Exists { .. }) if is_untouched(&store, len_bytes)? => Ok(()),
+        result => Ok(result?),
+    }
+}
+
+fn is_untouched(store: &Arc<dyn Store>, len_bytes: u64) -> anyhow::Result<bool> {
+    let device = ObjectDevice::open_read_only(Arc::clone(store), None, &Options::default())?;
+    Ok(device.len_bytes() == len_bytes && device.content_after(0)?.is_none())
 }
 
 /// The store there.
