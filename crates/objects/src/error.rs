@@ -54,6 +54,13 @@ pub enum ObjectsError {
         by: String,
     },
 
+    /// The store is a web server, or lacks what writing needs.
+    #[error("{store}: it takes no writes with conditions, so it can only be read")]
+    OnlyForReading {
+        /// The store's name.
+        store: String,
+    },
+
     /// The store ignores conditions.
     #[error(
         "{store}: it accepts a write whose condition does not hold, so two writers would damage \
@@ -194,9 +201,10 @@ impl ObjectsError {
             | Self::Pruned { .. } => io::ErrorKind::NotFound,
             Self::Exists { .. } => io::ErrorKind::AlreadyExists,
             Self::InUse { .. } | Self::Needed { .. } => io::ErrorKind::ResourceBusy,
-            Self::Fenced { .. } | Self::Failed { .. } | Self::Unconditional { .. } => {
-                io::ErrorKind::ReadOnlyFilesystem
-            }
+            Self::Fenced { .. }
+            | Self::Failed { .. }
+            | Self::OnlyForReading { .. }
+            | Self::Unconditional { .. } => io::ErrorKind::ReadOnlyFilesystem,
             Self::Address { .. } | Self::Ambiguous { .. } | Self::Setting { .. } => {
                 io::ErrorKind::InvalidInput
             }

@@ -14,6 +14,9 @@ use crate::store::{Problem, Store, StoreError, Version};
 pub(crate) fn conditions(store: &dyn Store) -> Result<Clock, ObjectsError> {
     let name = format!("probe-{}", uuid::Uuid::new_v4());
     let result = try_conditions(store, &name);
+    if result.as_ref().is_err_and(|error| error.problem == Problem::Unsupported) {
+        return Err(ObjectsError::OnlyForReading { store: store.name().to_owned() });
+    }
     let deleted = store.delete(&name);
     let Some(clock) = result? else {
         return Err(ObjectsError::Unconditional { store: store.name().to_owned() });

@@ -10,6 +10,7 @@ use larder_testkit::manifest::{Manifest, assert_same};
 use larder_testkit::{KernelMount, oracle};
 use serde_json::{Value, json};
 
+use crate::streams::Web;
 use crate::support::{Mounted, comparable, larder, shell, succeed, wait_until};
 
 /// Runs larder with `arguments`, which must fail; returns what it says.
@@ -207,6 +208,25 @@ fn a_command_tells_its_requests_and_the_cache_saves_them() {
     wrong.args(["ls", &format!("{url}:/")]).env("LARDER_CACHE_SIZE", "much");
     let said = String::from_utf8(wrong.output().unwrap().stderr).unwrap();
     assert!(said.contains("LARDER_CACHE_SIZE: 'much' is not a size"), "{said}");
+}
+
+/// This web server sends whole objects only, whatever part is asked for.
+#[test]
+fn a_web_server_is_read() {
+    let mut mounted = Mounted::on_objects();
+    mounted.mount(&["--create", "4G"]);
+    mounted.shell("seq 100000 >numbers && head -c 20M /dev/urandom >random");
+    let files = comparable(Manifest::of_tree(&mounted.path()));
+    mounted.unmount();
+    let objects = Path::new(mounted.source().to_str().unwrap().strip_prefix("file://").unwrap());
+    let (web, folder) = (Web::new(objects), mounted.path().to_str().unwrap().to_owned());
+    let url = web.url("");
+    succeed(larder().args(["check", "--check-data-csum", &url]));
+    let said = refused(&["mount", &url, &folder]);
+    assert!(said.contains("it can only be read"), "{said}");
+    succeed(larder().args(["mount", "-o", "ro", &url, &folder]));
+    assert_same(&comparable(Manifest::of_tree(&mounted.path())), &files);
+    succeed(larder().args(["umount", &folder]));
 }
 
 #[test]

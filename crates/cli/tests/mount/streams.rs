@@ -191,13 +191,17 @@ fn json(arguments: &[&str]) -> Value {
 }
 
 /// A web server for a directory.
-struct Web {
+pub(crate) struct Web {
     server: Child,
     port: u16,
 }
 
 impl Web {
-    fn new(directory: &Path) -> Self {
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}/{path}", self.port)
+    }
+
+    pub(crate) fn new(directory: &Path) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new("/usr/bin/python3");
         command.args(["-m", "http.server", "--bind", "127.0.0.1", &port.to_string()]);
@@ -276,7 +280,7 @@ fn a_chain_goes_through_objects_and_back() {
 
     // Over HTTP, which lists nothing, in two steps.
     let web = Web::new(&sender.folder());
-    let http = format!("http://127.0.0.1:{}/", web.port);
+    let http = web.url("");
     let image = sender.image("web.img");
     let place = format!("{}:/", image.display());
     said(larder().args(["receive", "--from", &http, "--stream", "one", &place]));

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures_executor::block_on;
@@ -31,6 +32,8 @@ pub struct Remote {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
     name: String,
+    /// Cleared when it turns out that a web server sends whole objects only.
+    sends_parts: AtomicBool,
 }
 
 impl Remote {
@@ -49,6 +52,7 @@ impl Remote {
             // Over HTTP a store begins where the URL leads to.
             prefix: if is_http(url) { Path::default() } else { prefix },
             name: shown(url),
+            sends_parts: AtomicBool::new(true),
         })
     }
 
@@ -69,6 +73,22 @@ impl Remote {
         StoreError::new(problem, &self.name, name, error)
     }
 
+    fn part(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        let options = GetOptions { range: Some(GetRange::Bounded(range)), ..GetOptions::default() };
+        let path = self.path(name);
+        let get = async { self.store.get_opts(&path, options).await?.bytes().await };
+        block_on(get).map_err(|error| self.failed(name, error))
+    }
+
+    fn part_of_whole(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        let whole = self.get_versioned(name)?.content;
+        let (start, end) = (range.start, range.end.min(whole.len() as u64));
+        if start >= end {
+            return Err(StoreError::new(Problem::Other, &self.name, name, "it is cut off"));
+        }
+        Ok(whole.slice(start as usize..end as usize))
+    }
+
     fn put(&self, name: &str, content: Bytes, mode: PutMode) -> Result<Version, StoreError> {
         let options = PutOptions { mode, ..PutOptions::default() };
         let payload = PutPayload::from_bytes(content);
@@ -85,10 +105,15 @@ impl Store for Remote {
     }
 
     fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-        let options = GetOptions { range: Some(GetRange::Bounded(range)), ..GetOptions::default() };
-        let path = self.path(name);
-        let get = async { self.store.get_opts(&path, options).await?.bytes().await };
-        block_on(get).map_err(|error| self.failed(name, error))
+        if self.sends_parts.load(Ordering::Relaxed) {
+            match self.part(name, range.clone()) {
+                Err(error) if error.problem == Problem::Unsupported => {
+                    self.sends_parts.store(false, Ordering::Relaxed);
+                }
+                result => return result,
+            }
+        }
+        self.part_of_whole(name, range)
     }
 
     fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
