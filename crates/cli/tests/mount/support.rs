@@ -227,7 +227,7 @@ impl Mounted {
     /// A namespace that another test makes has all mounts for a moment.
     fn wait_for_namespaces(&self) {
         let start = Instant::now();
-        let is_open = || larder_device::in_use(&self.image()).is_ok_and(|used| used.is_some());
+        let is_open = || larder_device::in_use(self.image()).is_ok_and(|used| used.is_some());
         while is_open() && start.elapsed() < MOMENT {
             thread::sleep(Duration::from_millis(5));
         }

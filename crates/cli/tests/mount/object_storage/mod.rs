@@ -51,6 +51,11 @@ fn a_bucket_is_a_file_system() {
 }
 
 #[test]
+fn a_bucket_of_google_is_a_file_system() {
+    assert_is_a_file_system(&Bucket::of_google());
+}
+
+#[test]
 #[ignore = "needs Azurite, a download"]
 fn a_container_of_azure_is_a_file_system() {
     assert_is_a_file_system(&Bucket::of_azure());

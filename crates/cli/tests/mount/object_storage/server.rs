@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use larder_testkit::Scratch;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
 
 use super::network::{Network, Weather};
 use crate::support::{larder, succeed, wait_until};
@@ -28,6 +29,7 @@ pub(crate) struct Bucket {
 enum Service {
     S3,
     Azure,
+    Google,
 }
 
 const BUCKET: &str = "photos";
@@ -67,6 +69,14 @@ impl Bucket {
         let bucket = Self::started(Service::Azure, &mut server, port, None);
         bucket.create_container();
         bucket
+    }
+
+    /// One that speaks what Google's storage speaks, and keeps all in memory.
+    pub(crate) fn of_google() -> Self {
+        let port = free_port();
+        let mut server = Command::new("/usr/bin/python3");
+        server.args(["-c", include_str!("gcs.py"), &port.to_string()]);
+        Self::started(Service::Google, &mut server, port, None)
     }
 
     fn started(
@@ -122,6 +132,7 @@ impl Bucket {
         let scheme = match self.service {
             Service::S3 => "s3",
             Service::Azure => "az",
+            Service::Google => "gs",
         };
         format!("{scheme}://{BUCKET}/{place}")
     }
@@ -143,6 +154,10 @@ impl Bucket {
                 ("AZURE_STORAGE_ACCOUNT_KEY", text(AZURE_KEY)),
                 ("AZURE_STORAGE_ENDPOINT", format!("{endpoint}/{AZURE_USER}")),
                 ("AZURE_ALLOW_HTTP", text("true")),
+            ],
+            Service::Google => vec![
+                ("GOOGLE_SERVICE_ACCOUNT_KEY", google_account(&endpoint)),
+                ("GOOGLE_ALLOW_HTTP", text("true")),
             ],
         };
         environment.push(("LARDER_CACHE", self.cache.path().to_str().unwrap().to_owned()));
@@ -175,6 +190,17 @@ impl Drop for Bucket {
         let _ = self.server.kill();
         let _ = self.server.wait();
     }
+}
+
+fn google_account(endpoint: &str) -> String {
+    let account = json!({
+        "gcs_base_url": endpoint,
+        "disable_oauth": true,
+        "client_email": "",
+        "private_key": "",
+        "private_key_id": "",
+    });
+    account.to_string()
 }
 
 fn versitygw(port: u16, folder: &Path) -> Command {
