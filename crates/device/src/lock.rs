@@ -18,7 +18,7 @@ use crate::system::{Identity, backing_path, find_use, is_lent};
 use crate::usage::{InUse, Link, MAX_CHAIN, Mounts};
 
 /// How often a writer tries before it gives up.
-const ATTEMPTS: u32 = 20;
+const ATTEMPTS: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Makes the opener of `file` its only writer until `file` and the returned files are closed: those
