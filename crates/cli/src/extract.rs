@@ -10,7 +10,7 @@ use crate::destination::{Attributes, Destination};
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::source::new_inode;
-use crate::tree::{Node, Visitor};
+use crate::tree::{Visited, Visitor};
 
 /// Bytes of a file that are read at a time.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -115,13 +115,13 @@ impl<'a> Extract<'a> {
 }
 
 impl Visitor for Extract<'_> {
-    fn enter(&mut self, node: &Node<'_>) -> anyhow::Result<bool> {
+    fn enter(&mut self, node: &Visited<'_>) -> anyhow::Result<bool> {
         let new = self.keep.new_inode(node.inode.metadata().mode, 0o700);
         self.destination.make_directory(&self.target_of(node.path), &new)?;
         Ok(true)
     }
 
-    fn visit(&mut self, node: &Node<'_>) -> anyhow::Result<()> {
+    fn visit(&mut self, node: &Visited<'_>) -> anyhow::Result<()> {
         let target = self.target_of(node.path);
         if let (Keep::Everything, Some(met_as)) = (self.keep, node.met_as) {
             return self.destination.link(&target, &self.target_of(met_as));
@@ -142,7 +142,7 @@ impl Visitor for Extract<'_> {
         self.finish(&target, node.inode)
     }
 
-    fn leave(&mut self, node: &Node<'_>) -> anyhow::Result<()> {
+    fn leave(&mut self, node: &Visited<'_>) -> anyhow::Result<()> {
         self.finish(&self.target_of(node.path), node.inode)
     }
 }

@@ -13,7 +13,7 @@ use crate::destination::drop_inherited_acls;
 use crate::extract::Keep;
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::tree::{Node, Visitor};
+use crate::tree::{Visited, Visitor};
 
 /// Bytes of a file that are read at a time.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -126,7 +126,7 @@ impl<'a> Transplant<'a> {
 }
 
 impl Visitor for Transplant<'_> {
-    fn enter(&mut self, node: &Node<'_>) -> anyhow::Result<bool> {
+    fn enter(&mut self, node: &Visited<'_>) -> anyhow::Result<bool> {
         ensure!(!self.directories.contains(&id(node.inode)), "its copy would lie in itself");
         let target = self.target_of(node.path);
         let directory = match self.start.create_inode(&target, &self.new_inode(node.inode, 0o700)) {
@@ -142,7 +142,7 @@ impl Visitor for Transplant<'_> {
         Ok(true)
     }
 
-    fn visit(&mut self, node: &Node<'_>) -> anyhow::Result<()> {
+    fn visit(&mut self, node: &Visited<'_>) -> anyhow::Result<()> {
         let target = self.target_of(node.path);
         self.make_way(node.inode, &target)?;
         if let (Keep::Everything, Some(met_as)) = (self.keep, node.met_as) {
@@ -156,7 +156,7 @@ impl Visitor for Transplant<'_> {
         }
     }
 
-    fn leave(&mut self, node: &Node<'_>) -> anyhow::Result<()> {
+    fn leave(&mut self, node: &Visited<'_>) -> anyhow::Result<()> {
         if self.keep == Keep::Permissions {
             return Ok(());
         }

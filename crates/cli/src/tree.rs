@@ -17,7 +17,7 @@ use crate::progress::Progress;
 use crate::{is_broken_pipe, message};
 
 /// An inode in the tree and its path.
-pub struct Node<'a> {
+pub struct Visited<'a> {
     /// Its path from the start of the walk; empty for the start itself.
     pub path: &'a Path,
     /// The inode.
@@ -29,11 +29,11 @@ pub struct Node<'a> {
 /// An action on each inode of a tree.
 pub trait Visitor {
     /// A directory, before its entries. Returns false to skip them.
-    fn enter(&mut self, node: &Node<'_>) -> anyhow::Result<bool>;
+    fn enter(&mut self, node: &Visited<'_>) -> anyhow::Result<bool>;
     /// An inode that is no directory.
-    fn visit(&mut self, node: &Node<'_>) -> anyhow::Result<()>;
+    fn visit(&mut self, node: &Visited<'_>) -> anyhow::Result<()>;
     /// A directory, after its entries.
-    fn leave(&mut self, node: &Node<'_>) -> anyhow::Result<()>;
+    fn leave(&mut self, node: &Visited<'_>) -> anyhow::Result<()>;
 }
 
 /// Does one thing with every inode, with a directory before its entries, and shows the progress.
@@ -42,23 +42,23 @@ pub struct Each<F> {
     progress: Progress,
 }
 
-impl<F: FnMut(&Node<'_>) -> anyhow::Result<()>> Each<F> {
+impl<F: FnMut(&Visited<'_>) -> anyhow::Result<()>> Each<F> {
     pub fn new(act: F) -> Self {
         Self { act, progress: Progress::of_files() }
     }
 }
 
-impl<F: FnMut(&Node<'_>) -> anyhow::Result<()>> Visitor for Each<F> {
-    fn enter(&mut self, node: &Node<'_>) -> anyhow::Result<bool> {
+impl<F: FnMut(&Visited<'_>) -> anyhow::Result<()>> Visitor for Each<F> {
+    fn enter(&mut self, node: &Visited<'_>) -> anyhow::Result<bool> {
         self.visit(node).map(|()| true)
     }
 
-    fn visit(&mut self, node: &Node<'_>) -> anyhow::Result<()> {
+    fn visit(&mut self, node: &Visited<'_>) -> anyhow::Result<()> {
         self.progress.add(1);
         (self.act)(node)
     }
 
-    fn leave(&mut self, _: &Node<'_>) -> anyhow::Result<()> {
+    fn leave(&mut self, _: &Visited<'_>) -> anyhow::Result<()> {
         Ok(())
     }
 }
@@ -117,7 +117,7 @@ impl<V: Visitor> Walk<'_, V> {
         let Some(entry) = frame.entries.next() else {
             let frame = self.frames.pop().expect("it is the last one");
             self.ancestors.remove(&id(&frame.directory));
-            let node = Node { path: &frame.path, inode: &frame.directory, met_as: None };
+            let node = Visited { path: &frame.path, inode: &frame.directory, met_as: None };
             return self.visitor.leave(&node).with_context(|| shown(&frame.path));
         };
         let path = frame.path.join(entry.name());
@@ -133,7 +133,7 @@ impl<V: Visitor> Walk<'_, V> {
         }
         let has_names = inode.metadata().nlink > 1;
         let met_as = self.met.get(&id(&inode)).filter(|_| has_names);
-        let node = Node { path: &path, inode: &inode, met_as: met_as.map(PathBuf::as_path) };
+        let node = Visited { path: &path, inode: &inode, met_as: met_as.map(PathBuf::as_path) };
         let is_new = met_as.is_none();
         self.visitor.visit(&node)?;
         if has_names && is_new {
@@ -146,7 +146,7 @@ impl<V: Visitor> Walk<'_, V> {
         if self.ancestors.contains(&id(&directory)) {
             bail!("the directory is inside itself");
         }
-        if !self.visitor.enter(&Node { path: &path, inode: &directory, met_as: None })? {
+        if !self.visitor.enter(&Visited { path: &path, inode: &directory, met_as: None })? {
             return Ok(());
         }
         self.ancestors.insert(id(&directory));

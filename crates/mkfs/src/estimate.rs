@@ -11,7 +11,7 @@ use larder_format::node::ITEM_HEADER_SIZE;
 
 use crate::Features;
 use crate::settings::{MAX_INLINE_BYTES, Settings};
-use crate::source::{Kind, Node, Source, Subvolume};
+use crate::source::{Kind, Source, SourceEntry, Subvolume};
 use crate::space::Appetite;
 
 /// Space that every file system needs besides its content: a few blocks of each tree, and the
@@ -47,13 +47,13 @@ fn item(data: usize) -> u64 {
 }
 
 /// Two directory entries and a reference.
-fn name_bytes(subvolume: &Subvolume, node: &Node) -> u64 {
+fn name_bytes(subvolume: &Subvolume, node: &SourceEntry) -> u64 {
     let name = subvolume.name(node).len();
     item(size_of::<DirItemHeader>() + name) * 2 + item(size_of::<InodeRefHeader>() + name)
 }
 
 /// Bytes in data extents and in items of an inode.
-fn inode_bytes(node: &Node, settings: &Settings) -> (u64, u64) {
+fn inode_bytes(node: &SourceEntry, settings: &Settings) -> (u64, u64) {
     let inode = item(size_of::<InodeItem>()) + USUAL_EXTRA_BYTES;
     if node.kind != Kind::File || node.data_bytes == 0 {
         return (0, inode);

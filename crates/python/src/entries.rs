@@ -17,14 +17,14 @@ use crate::stat::Stat;
 const AT_A_TIME: usize = 512;
 
 /// What was listed, without a handle.
-struct Found {
+struct EntryFacts {
     name: Name,
     inode_number: u64,
     file_type: FileType,
     attributes: larder::Result<Metadata>,
 }
 
-impl From<ListedEntry> for Found {
+impl From<ListedEntry> for EntryFacts {
     fn from(ListedEntry { entry, found }: ListedEntry) -> Self {
         Self {
             name: Name(entry.name().to_owned()),
@@ -43,7 +43,7 @@ impl From<ListedEntry> for Found {
 pub(crate) struct DirEntry {
     filesystem: Py<FileSystem>,
     directory: FsPath,
-    found: Found,
+    found: EntryFacts,
     sector_bytes: u32,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct ScanDir {
 
 /// What is left to list.
 struct Rest {
-    ready: VecDeque<larder::Result<Found>>,
+    ready: VecDeque<larder::Result<EntryFacts>>,
     /// The index of what is not ready.
     next: Option<u64>,
 }
@@ -68,13 +68,16 @@ struct Rest {
 impl From<Listed> for Rest {
     fn from(listed: Listed) -> Self {
         let entries = listed.entries.into_iter();
-        Self { ready: entries.map(|entry| entry.map(Found::from)).collect(), next: listed.next }
+        Self {
+            ready: entries.map(|entry| entry.map(EntryFacts::from)).collect(),
+            next: listed.next,
+        }
     }
 }
 
 impl ScanDir {
     /// The next entry. An error stands for one that cannot be read; others may follow.
-    fn advance(&self, filesystem: &larder::Filesystem) -> larder::Result<Option<Found>> {
+    fn advance(&self, filesystem: &larder::Filesystem) -> larder::Result<Option<EntryFacts>> {
         let mut rest = self.rest.lock();
         while rest.ready.is_empty()
             && let Some(index) = rest.next.take()

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use larder_format::node::MAX_LEVELS;
 use larder_format::{Key, Node};
 
-use super::reader::{BlockReader, Wanted};
+use super::reader::{BlockReader, ExpectedBlock};
 use crate::context::Context;
 use crate::report::{Kind, Location};
 
@@ -153,7 +153,7 @@ impl Forest {
             let mut fresh = std::mem::take(&mut self.fresh[level]);
             fresh.sort_unstable_by_key(|id| self.block(*id).logical);
             for batch in fresh.chunks(context.batch_blocks()) {
-                let wanted: Vec<Wanted> = batch.iter().map(|id| self.wanted(*id)).collect();
+                let wanted: Vec<ExpectedBlock> = batch.iter().map(|id| self.wanted(*id)).collect();
                 reader.read(&wanted);
                 for (index, id) in batch.iter().enumerate() {
                     let node = reader.node(index);
@@ -169,9 +169,9 @@ impl Forest {
     }
 
     /// The block as a request to a reader.
-    pub(crate) fn wanted(&self, id: BlockId) -> Wanted {
+    pub(crate) fn wanted(&self, id: BlockId) -> ExpectedBlock {
         let Block { logical, generation, level, tree, .. } = *self.block(id);
-        Wanted { block: id, logical, generation, level, tree }
+        ExpectedBlock { block: id, logical, generation, level, tree }
     }
 
     /// Records the facts of a block, or that it is unusable.

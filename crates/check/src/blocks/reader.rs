@@ -12,7 +12,7 @@ use crate::report::{Kind, Location};
 
 /// A block, and what its pointer says about it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct ExpectedBlock {
     /// Its number in the forest.
     pub(crate) block: u32,
     pub(crate) logical: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Wanted {
     pub(crate) tree: u64,
 }
 
-impl Wanted {
+impl ExpectedBlock {
     fn location(&self) -> Location {
         Location::tree(self.tree).at(self.logical)
     }
@@ -72,7 +72,7 @@ impl<'c, 'v> BlockReader<'c, 'v> {
 
     /// Reads at most [`Context::batch_blocks`] blocks and reports their faults. Reads none once the
     /// check is stopped.
-    pub(crate) fn read(&mut self, wanted: &[Wanted]) {
+    pub(crate) fn read(&mut self, wanted: &[ExpectedBlock]) {
         debug_assert!(wanted.len() <= self.context.batch_blocks());
         let nodesize = self.context.nodesize;
         let mut order: Vec<usize> = (0..wanted.len()).collect();
@@ -98,7 +98,7 @@ impl<'c, 'v> BlockReader<'c, 'v> {
     }
 
     /// How many of the blocks in `order` follow each other in one chunk.
-    fn run_len(&self, wanted: &[Wanted], order: &[usize]) -> usize {
+    fn run_len(&self, wanted: &[ExpectedBlock], order: &[usize]) -> usize {
         let nodesize = self.context.nodesize as u64;
         let start = wanted[order[0]].logical;
         let end = self.context.chunks.get(Logical(start)).map_or(0, |chunk| chunk.end().0);
@@ -110,7 +110,7 @@ impl<'c, 'v> BlockReader<'c, 'v> {
         (0..).zip(order).take_while(follows).count().max(1)
     }
 
-    fn read_run(&mut self, wanted: &[Wanted], run: &[usize], position: usize) {
+    fn read_run(&mut self, wanted: &[ExpectedBlock], run: &[usize], position: usize) {
         let nodesize = self.context.nodesize;
         let start = wanted[run[0]].logical;
         let range = position..position + run.len() * nodesize;
@@ -149,7 +149,7 @@ impl<'c, 'v> BlockReader<'c, 'v> {
         }
     }
 
-    fn settle_all(&mut self, wanted: &[Wanted], run: &[usize], position: usize) {
+    fn settle_all(&mut self, wanted: &[ExpectedBlock], run: &[usize], position: usize) {
         for (number, index) in run.iter().enumerate() {
             self.settle(&wanted[*index], *index, position + number * self.context.nodesize);
         }
@@ -171,7 +171,7 @@ impl<'c, 'v> BlockReader<'c, 'v> {
     }
 
     /// Examines every copy of one block, reports the bad ones and keeps the best.
-    fn settle(&mut self, wanted: &Wanted, index: usize, at: usize) {
+    fn settle(&mut self, wanted: &ExpectedBlock, index: usize, at: usize) {
         let nodesize = self.context.nodesize;
         if !self.context.is_mapped(wanted.logical, nodesize as u64) {
             let message = format_args!("a pointer leads outside of all chunks");
@@ -231,7 +231,7 @@ impl<'c, 'v> BlockReader<'c, 'v> {
         self.positions[index] = Some(at);
     }
 
-    fn location_of_copy(&self, wanted: &Wanted, copy: usize) -> Location {
+    fn location_of_copy(&self, wanted: &ExpectedBlock, copy: usize) -> Location {
         let ranges = self.context.volume.map(Logical(wanted.logical), 1).unwrap_or_default();
         let at = ranges.first().and_then(|range| range.mirrors.get(copy).copied());
         match at {
@@ -243,7 +243,7 @@ impl<'c, 'v> BlockReader<'c, 'v> {
     }
 
     /// The block as rebuilt from parity, if that is good.
-    fn rebuilt(&self, wanted: &Wanted) -> Option<Vec<u8>> {
+    fn rebuilt(&self, wanted: &ExpectedBlock) -> Option<Vec<u8>> {
         let chunk = self.context.chunks.get(Logical(wanted.logical))?;
         if !chunk.has_parity() {
             return None;
@@ -282,7 +282,7 @@ pub(crate) fn read_mirror(
     Ok(())
 }
 
-fn judge(context: &Context<'_>, wanted: &Wanted, bytes: &[u8]) -> Verdict {
+fn judge(context: &Context<'_>, wanted: &ExpectedBlock, bytes: &[u8]) -> Verdict {
     let Ok((header, _)) = read_prefix::<Header>(bytes) else {
         return Verdict::Unreadable("a tree block is shorter than its header".into());
     };
@@ -313,7 +313,7 @@ fn judge(context: &Context<'_>, wanted: &Wanted, bytes: &[u8]) -> Verdict {
     }
 }
 
-fn judge_header(context: &Context<'_>, wanted: &Wanted, header: &Header) -> Verdict {
+fn judge_header(context: &Context<'_>, wanted: &ExpectedBlock, header: &Header) -> Verdict {
     if header.generation.get() != wanted.generation {
         let what = format!("it has generation {}, not {}", header.generation, wanted.generation);
         return Verdict::Usable(Kind::BlockGeneration, what);

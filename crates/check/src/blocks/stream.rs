@@ -3,7 +3,7 @@
 use larder_format::{Key, Node};
 
 use super::forest::{BlockFacts, Forest, TreeRoot};
-use super::reader::{BlockReader, Wanted};
+use super::reader::{BlockReader, ExpectedBlock};
 use crate::context::Context;
 
 /// An item and where it is.
@@ -34,12 +34,12 @@ pub(crate) fn for_each_leaf(
     context: &Context<'_>,
     forest: &mut Forest,
     root: &TreeRoot,
-    mut visit: impl FnMut(&Wanted, &Node<'_>),
+    mut visit: impl FnMut(&ExpectedBlock, &Node<'_>),
 ) -> bool {
     let (leaves, mut is_whole) = forest.leaves_of(root);
     let mut reader = BlockReader::new(context);
     for batch in leaves.chunks(context.batch_blocks()) {
-        let wanted: Vec<Wanted> = batch.iter().map(|id| forest.wanted(*id)).collect();
+        let wanted: Vec<ExpectedBlock> = batch.iter().map(|id| forest.wanted(*id)).collect();
         reader.read(&wanted);
         for (index, wanted) in wanted.iter().enumerate() {
             let node = reader.node(index);
@@ -79,7 +79,7 @@ pub(crate) fn for_each_item_again(
     let tree = root.tree;
     let mut reader = BlockReader::quiet(context);
     for batch in forest.leaves_of(root).0.chunks(context.batch_blocks()) {
-        let wanted: Vec<Wanted> = batch.iter().map(|id| forest.wanted(*id)).collect();
+        let wanted: Vec<ExpectedBlock> = batch.iter().map(|id| forest.wanted(*id)).collect();
         reader.read(&wanted);
         for (index, wanted) in wanted.iter().enumerate() {
             let Some(node) = reader.node(index) else { continue };

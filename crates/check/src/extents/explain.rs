@@ -10,7 +10,7 @@ use larder_format::{ItemType, Node, objectid};
 
 use super::references::{LeafReferences, for_each_tree_reference, is_every_block_known};
 use super::table::ExtentTable;
-use crate::blocks::{BlockId, BlockReader, Forest, TreeRoot, Wanted, for_each_item_again};
+use crate::blocks::{BlockId, BlockReader, ExpectedBlock, Forest, TreeRoot, for_each_item_again};
 use crate::context::Context;
 use crate::report::{Kind, Location};
 
@@ -110,7 +110,7 @@ fn read_made(context: &Context<'_>, extents: &ExtentTable, forest: &Forest, ledg
     let holds_files = |tree: u64| {
         tree == objectid::ROOT_TREE || (objectid::is_file_tree(tree) && tree != objectid::TREE_LOG)
     };
-    let leaves: Vec<Wanted> = (0..forest.blocks().len() as BlockId)
+    let leaves: Vec<ExpectedBlock> = (0..forest.blocks().len() as BlockId)
         .filter(|id| forest.block(*id).level == 0 && holds_files(forest.block(*id).tree))
         .map(|id| forest.wanted(id))
         .collect();
@@ -128,7 +128,7 @@ fn read_made(context: &Context<'_>, extents: &ExtentTable, forest: &Forest, ledg
 fn read_leaf(
     context: &Context<'_>,
     extents: &ExtentTable,
-    wanted: &Wanted,
+    wanted: &ExpectedBlock,
     node: &Node<'_>,
     ledger: &mut Ledger,
 ) {

@@ -10,7 +10,7 @@ use super::fragment::InodeFacts;
 use super::inode_item;
 use super::summary::Summary;
 use super::sums::Link;
-use crate::blocks::{Item, Wanted};
+use crate::blocks::{ExpectedBlock, Item};
 use crate::checksums::{ChecksumRanges, item_range};
 use crate::context::Context;
 use crate::extents::{ExtentTable, LeafReferences};
@@ -29,7 +29,7 @@ pub(crate) struct LeafInspector<'c, 'v> {
 
 impl LeafInspector<'_, '_> {
     /// Checks every item of a leaf and reports the problems.
-    pub(crate) fn summarize(&self, wanted: &Wanted, node: &Node<'_>) -> Summary {
+    pub(crate) fn summarize(&self, wanted: &ExpectedBlock, node: &Node<'_>) -> Summary {
         let mut summary = Summary::default();
         let owner = node.header().owner.get();
         let references = self

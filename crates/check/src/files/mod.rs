@@ -23,7 +23,7 @@ pub(crate) use leaf::name_problem;
 pub(crate) use orphans::Orphans;
 pub(crate) use sums::{Link, Sums};
 
-use crate::blocks::{BlockFacts, BlockId, BlockReader, Forest, State, TreeRoot, Wanted};
+use crate::blocks::{BlockFacts, BlockId, BlockReader, ExpectedBlock, Forest, State, TreeRoot};
 use crate::checksums::ChecksumRanges;
 use crate::context::Context;
 use crate::extents::ExtentTable;
@@ -51,7 +51,7 @@ pub(crate) fn read_leaves(
     extents: &ExtentTable,
     checksums: &ChecksumRanges,
 ) -> Leaves {
-    let mut wanted: Vec<Wanted> = (0..forest.blocks().len() as BlockId)
+    let mut wanted: Vec<ExpectedBlock> = (0..forest.blocks().len() as BlockId)
         .filter(|id| {
             let block = forest.block(*id);
             block.level == 0 && block.state == State::Unread && objectid::is_file_tree(block.tree)
@@ -62,7 +62,7 @@ pub(crate) fn read_leaves(
     let total_bytes = (wanted.len() * context.nodesize) as u64;
     context.progress.begin(Phase::Files, total_bytes);
     let space = Some((extents, checksums));
-    let batches: Vec<&[Wanted]> = wanted.chunks(context.batch_blocks()).collect();
+    let batches: Vec<&[ExpectedBlock]> = wanted.chunks(context.batch_blocks()).collect();
     let results = parallel::map(
         context.threads,
         &batches,

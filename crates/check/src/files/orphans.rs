@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use larder_format::{ItemType, Key, objectid};
 
-use crate::blocks::{BlockReader, Forest, Wanted};
+use crate::blocks::{BlockReader, ExpectedBlock, Forest};
 use crate::context::Context;
 
 /// Inodes that are listed for deletion, each with the tree in which its list was first reached. A
@@ -26,7 +26,7 @@ impl Orphans {
             forest.see_leaves_from(root, first, &mut seen);
         }
         let leaves = seen.into_iter().filter(|id| forest.block(*id).level == 0);
-        let wanted: Vec<Wanted> = leaves.map(|leaf| forest.wanted(leaf)).collect();
+        let wanted: Vec<ExpectedBlock> = leaves.map(|leaf| forest.wanted(leaf)).collect();
         let mut orphans = Self::default();
         let mut reader = BlockReader::quiet(context);
         for batch in wanted.chunks(context.batch_blocks()) {

@@ -9,7 +9,7 @@ use larder_format::item::{FileExtent, QGROUP_LEVEL_SHIFT};
 use larder_format::node::MAX_LEVELS;
 use larder_format::{ItemType, Node, objectid};
 
-use crate::blocks::{BlockId, BlockReader, Forest, State, Wanted};
+use crate::blocks::{BlockId, BlockReader, ExpectedBlock, Forest, State};
 use crate::context::Context;
 use crate::extents::ExtentTable;
 use crate::parallel;
@@ -172,11 +172,11 @@ fn sets_of_data(
     of_block: &[SetId],
     sets: &mut RootSets,
 ) -> Result<HashMap<u32, SetId>, TooMany> {
-    let leaves: Vec<Wanted> = (0..of_block.len() as BlockId)
+    let leaves: Vec<ExpectedBlock> = (0..of_block.len() as BlockId)
         .filter(|id| forest.block(*id).level == 0 && of_block[*id as usize] != 0)
         .map(|id| forest.wanted(id))
         .collect();
-    let batches: Vec<&[Wanted]> = leaves.chunks(context.batch_blocks()).collect();
+    let batches: Vec<&[ExpectedBlock]> = leaves.chunks(context.batch_blocks()).collect();
     let found = parallel::map(
         context.threads,
         &batches,

@@ -77,7 +77,7 @@ impl Chmod {
         for text in &self.paths {
             let inode = writing.start.resolve(writing.path(text)?)?;
             if self.recursive {
-                let change = |node: &crate::tree::Node<'_>| self.change(node.inode, umask);
+                let change = |node: &crate::tree::Visited<'_>| self.change(node.inode, umask);
                 failures += walk(&inode, &mut Each::new(change))?;
             } else {
                 self.change(&inode, umask).with_context(|| text.display().to_string())?;

@@ -12,7 +12,7 @@ use crate::interrupt;
 use crate::on_mount::{self, OnMount, Present};
 use crate::owner::Names;
 use crate::source::{PathSource, Writing};
-use crate::tree::{Each, Node, walk};
+use crate::tree::{Each, Visited, walk};
 
 /// Change owners and groups in a file system that is not mounted, or on a mount of larder
 ///
@@ -139,7 +139,7 @@ impl Chown {
                 if keeps_links { writing.start.lookup(path) } else { writing.start.resolve(path) };
             let inode = found?;
             if self.recursive {
-                let change = |node: &Node<'_>| change(node.inode, owners);
+                let change = |node: &Visited<'_>| change(node.inode, owners);
                 failures += walk(&inode, &mut Each::new(change))?;
             } else {
                 change(&inode, owners).with_context(|| text.display().to_string())?;

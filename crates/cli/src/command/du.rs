@@ -18,7 +18,7 @@ use crate::output::{Stdout, stdout};
 use crate::print::{JsonList, Name};
 use crate::source::{PathSource, warn_of_bad_copies};
 use crate::target::image_path;
-use crate::tree::{Node, Visitor, walk};
+use crate::tree::{Visited, Visitor, walk};
 
 /// Show how much space trees take, in a file system that is not mounted, or on a mount of larder
 ///
@@ -260,15 +260,15 @@ struct Object {
 }
 
 impl Visitor for Sums<'_> {
-    fn enter(&mut self, node: &Node<'_>) -> anyhow::Result<bool> {
+    fn enter(&mut self, node: &Visited<'_>) -> anyhow::Result<bool> {
         Ok(Self::enter(self, node.path, &node.inode.metadata()))
     }
 
-    fn visit(&mut self, node: &Node<'_>) -> anyhow::Result<()> {
+    fn visit(&mut self, node: &Visited<'_>) -> anyhow::Result<()> {
         Ok(self.file(node.path, &node.inode.metadata())?)
     }
 
-    fn leave(&mut self, _: &Node<'_>) -> anyhow::Result<()> {
+    fn leave(&mut self, _: &Visited<'_>) -> anyhow::Result<()> {
         Ok(Self::leave(self)?)
     }
 }

@@ -14,7 +14,7 @@ use crate::interrupt;
 use crate::on_mount;
 use crate::progress::Progress;
 use crate::source::{PathSource, Writing};
-use crate::tree::{Node, Visitor, walk};
+use crate::tree::{Visited, Visitor, walk};
 
 /// Remove files from a file system that is not mounted, or from a mount of larder
 ///
@@ -108,16 +108,16 @@ impl Removal<'_> {
 }
 
 impl Visitor for Removal<'_> {
-    fn enter(&mut self, _: &Node<'_>) -> anyhow::Result<bool> {
+    fn enter(&mut self, _: &Visited<'_>) -> anyhow::Result<bool> {
         Ok(true)
     }
 
-    fn visit(&mut self, node: &Node<'_>) -> anyhow::Result<()> {
+    fn visit(&mut self, node: &Visited<'_>) -> anyhow::Result<()> {
         self.progress.add(1);
         Ok(self.start.remove_file(self.path(node.path))?)
     }
 
-    fn leave(&mut self, node: &Node<'_>) -> anyhow::Result<()> {
+    fn leave(&mut self, node: &Visited<'_>) -> anyhow::Result<()> {
         self.progress.add(1);
         Ok(self.start.remove_directory(self.path(node.path))?)
     }

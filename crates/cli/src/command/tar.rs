@@ -20,7 +20,7 @@ use crate::output::stdout;
 use crate::progress::Progress;
 use crate::source::{PathSource, warn_of_bad_copies};
 use crate::target::Target;
-use crate::tree::{Node, Visitor, walk};
+use crate::tree::{Visited, Visitor, walk};
 
 /// Write a tree to standard output as a tar archive: of a file system that is not mounted, or on a
 /// mount of larder
@@ -306,14 +306,14 @@ impl<W: Write> Archive<W> {
 }
 
 impl<W: Write> Visitor for Archive<W> {
-    fn enter(&mut self, node: &Node<'_>) -> anyhow::Result<bool> {
+    fn enter(&mut self, node: &Visited<'_>) -> anyhow::Result<bool> {
         let metadata = node.inode.metadata();
         let original = Original::of(node.path, node.inode, &metadata)?;
         self.empty(&original, EntryType::Directory)?;
         Ok(true)
     }
 
-    fn visit(&mut self, node: &Node<'_>) -> anyhow::Result<()> {
+    fn visit(&mut self, node: &Visited<'_>) -> anyhow::Result<()> {
         let metadata = node.inode.metadata();
         let path = if node.path == Path::new("") { self.top.clone() } else { node.path.to_owned() };
         let original = Original::of(&path, node.inode, &metadata)?;
@@ -335,7 +335,7 @@ impl<W: Write> Visitor for Archive<W> {
         }
     }
 
-    fn leave(&mut self, _: &Node<'_>) -> anyhow::Result<()> {
+    fn leave(&mut self, _: &Visited<'_>) -> anyhow::Result<()> {
         Ok(())
     }
 }

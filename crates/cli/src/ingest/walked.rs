@@ -33,7 +33,7 @@ struct Copy {
 }
 
 /// An inode that is no directory.
-struct Found {
+struct SourceFile {
     metadata: Metadata,
     link: OsString,
     xattrs: Vec<Xattr>,
@@ -94,7 +94,7 @@ impl Ingest<'_> {
                         Some(directory) => directory.join(&name),
                         None => PathBuf::new(),
                     };
-                    let found = Found { metadata, link: target, xattrs, ranges };
+                    let found = SourceFile { metadata, link: target, xattrs, ranges };
                     let copied =
                         check_name(&name).and_then(|()| self.found(&mut copy, &path, found));
                     self.note(&below(source, &path), copied)?;
@@ -148,8 +148,8 @@ impl Ingest<'_> {
     }
 
     /// Copies an inode that is no directory.
-    fn found(&mut self, copy: &mut Copy, path: &Path, found: Found) -> anyhow::Result<()> {
-        let Found { metadata, link, xattrs, ranges } = found;
+    fn found(&mut self, copy: &mut Copy, path: &Path, found: SourceFile) -> anyhow::Result<()> {
+        let SourceFile { metadata, link, xattrs, ranges } = found;
         let target = copy.target_of(path);
         let id = (metadata.subvolume, metadata.inode);
         let has_names = self.keep == Keep::Everything && metadata.nlink > 1;

@@ -37,7 +37,7 @@ pub struct SharedExtents {
 }
 
 /// The references to one extent so far.
-struct Found {
+struct ExtentReferences {
     extent: u64,
     disk_bytes: u64,
     set: SetId,
@@ -56,7 +56,7 @@ pub(super) fn find(filesystem: &Filesystem, mut watch: Watch<'_>) -> Result<Opti
         return Ok(None);
     }
     let mut shared = RangeUnion::default();
-    let mut found: Option<Found> = None;
+    let mut found: Option<ExtentReferences> = None;
     let (mut done, total) = (0, leaves.references.len());
     while let Some(reference) = leaves.references.next()? {
         if done % 4096 == 0 {
@@ -76,7 +76,7 @@ pub(super) fn find(filesystem: &Filesystem, mut watch: Watch<'_>) -> Result<Opti
                 if let Some(found) = &found {
                     found.add_to(&mut shared, &sets, &roots)?;
                 }
-                found = Some(Found {
+                found = Some(ExtentReferences {
                     extent: reference.extent,
                     disk_bytes: reference.disk_bytes,
                     set: reference.set,
@@ -92,7 +92,7 @@ pub(super) fn find(filesystem: &Filesystem, mut watch: Watch<'_>) -> Result<Opti
     SharedExtents::of(shared).map(Some)
 }
 
-impl Found {
+impl ExtentReferences {
     fn add_to(&self, shared: &mut RangeUnion, sets: &RootSets, roots: &Roots) -> Result<()> {
         let is_shared = self.is_shared || sets.count_below(self.set, roots.subvolumes) > 1;
         if !is_shared {

@@ -6,11 +6,11 @@ use zerocopy::IntoBytes;
 
 use crate::MkfsError;
 use crate::settings::{GENERATION, Settings};
-use crate::source::{Kind, Node, Source, Subvolume};
+use crate::source::{Kind, Source, SourceEntry, Subvolume};
 use crate::tree::Emit;
 
 /// The size of a directory with these names.
-pub(super) fn directory_size(subvolume: &Subvolume, directory: &Node) -> u64 {
+pub(super) fn directory_size(subvolume: &Subvolume, directory: &SourceEntry) -> u64 {
     let names = directory.children().map(|at| subvolume.name(subvolume.node(at)).len());
     names.sum::<usize>() as u64 * 2
 }
@@ -74,6 +74,6 @@ fn write_entry(source: &Source, subvolume: &Subvolume, at: u32, data: &mut Vec<u
     data.extend_from_slice(name);
 }
 
-fn inode_key(node: &Node) -> Key {
+fn inode_key(node: &SourceEntry) -> Key {
     Key::new(node.inode, ItemType::INODE_ITEM, 0)
 }

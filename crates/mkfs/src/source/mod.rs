@@ -56,7 +56,7 @@ pub(crate) enum Kind {
 
 /// A directory entry.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Node {
+pub(crate) struct SourceEntry {
     pub(crate) kind: Kind,
     /// Inode number; 0 for a subvolume's root.
     pub(crate) inode: u64,
@@ -76,7 +76,7 @@ pub(crate) struct Node {
     name_len: u8,
 }
 
-impl Node {
+impl SourceEntry {
     /// Indices of a directory's entries.
     pub(crate) fn children(&self) -> Range<u32> {
         self.first_child..self.first_child + self.children
@@ -93,7 +93,7 @@ pub(crate) struct Subvolume {
     pub(crate) read_only: bool,
     /// Its name; `None` for the top level.
     pub(crate) parent: Option<ParentEntry>,
-    nodes: Vec<Node>,
+    nodes: Vec<SourceEntry>,
     names: Vec<u8>,
     /// The nodes that are one inode, for inodes with several names; each list ascends.
     links: Vec<Vec<u32>>,
@@ -121,7 +121,7 @@ impl Source {
 
 impl Subvolume {
     fn new(id: u64, path: PathBuf, read_only: bool, parent: Option<ParentEntry>) -> Self {
-        let root = Node {
+        let root = SourceEntry {
             kind: Kind::Directory,
             inode: objectid::FIRST_FREE,
             size: 0,
@@ -140,16 +140,16 @@ impl Subvolume {
 
     /// All entries; the first is the root directory. Inode numbers ascend, except for further names
     /// of an inode.
-    pub(crate) fn nodes(&self) -> &[Node] {
+    pub(crate) fn nodes(&self) -> &[SourceEntry] {
         &self.nodes
     }
 
-    pub(crate) fn node(&self, at: u32) -> &Node {
+    pub(crate) fn node(&self, at: u32) -> &SourceEntry {
         &self.nodes[at as usize]
     }
 
     /// The name in its directory; empty for the root.
-    pub(crate) fn name(&self, node: &Node) -> &[u8] {
+    pub(crate) fn name(&self, node: &SourceEntry) -> &[u8] {
         &self.names[node.name_start..][..usize::from(node.name_len)]
     }
 

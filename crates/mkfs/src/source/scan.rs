@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, CWD, Dir, OFlags, Stat, stat, statat};
 use rustix::io::Errno;
 
 use super::access::{data_ranges, open_quietly};
-use super::{Kind, Node, ParentEntry, Source, Subvolume};
+use super::{Kind, ParentEntry, Source, SourceEntry, Subvolume};
 use crate::{InodeFlagsSpec, MkfsError, MkfsOptions, Progress, SubvolumeSpec};
 
 /// Most names of an inode (`BTRFS_LINK_MAX`).
@@ -271,7 +271,7 @@ impl<'s> Walk<'_, 's, '_> {
     }
 
     /// The next node. Records its name and its links.
-    fn child(&mut self, parent: u32, name: &[u8], status: &Stat) -> io::Result<Node> {
+    fn child(&mut self, parent: u32, name: &[u8], status: &Stat) -> io::Result<SourceEntry> {
         let kind = match FileType::from_mode(status.st_mode) {
             Some(FileType::Regular) => Kind::File,
             Some(FileType::Directory) => Kind::Directory,
@@ -286,7 +286,7 @@ impl<'s> Walk<'_, 's, '_> {
         let link = several_names.then(|| self.link(status)).flatten();
         let name_start = self.subvolume.names.len();
         self.subvolume.names.extend_from_slice(name);
-        Ok(Node {
+        Ok(SourceEntry {
             kind,
             inode: 0,
             size: if kind == Kind::File { status.st_size as u64 } else { 0 },

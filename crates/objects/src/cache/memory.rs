@@ -60,7 +60,7 @@ struct Batch {
 
 /// What is known about a chunk.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum Lookup {
     Here(Bytes),
     /// A thread fetches it.
     Coming,
@@ -87,10 +87,10 @@ impl Memory {
     }
 
     /// The chunk, of which the caller reads so many bytes now.
-    pub(super) fn find(&mut self, key: ChunkKey, len_bytes: u64) -> Found {
+    pub(super) fn find(&mut self, key: ChunkKey, len_bytes: u64) -> Lookup {
         let (content, id) = match self.chunks.get_mut(&key) {
-            None => return Found::Nothing,
-            Some(Chunk::Coming) => return Found::Coming,
+            None => return Lookup::Nothing,
+            Some(Chunk::Coming) => return Lookup::Coming,
             Some(Chunk::Here { content, batch, is_fresh }) => {
                 if std::mem::take(is_fresh) {
                     self.window.note_used();
@@ -108,7 +108,7 @@ impl Memory {
         if !was_read && batch.read_bytes >= batch.len_bytes {
             self.read.push_back(id);
         }
-        Found::Here(content)
+        Lookup::Here(content)
     }
 
     /// The chunks around `key` that nobody has or fetches: the caller fetches them. They are as
@@ -189,7 +189,7 @@ mod tests {
     }
 
     fn is_here(memory: &mut Memory, key: ChunkKey) -> bool {
-        matches!(memory.find(key, 1), Found::Here(_))
+        matches!(memory.find(key, 1), Lookup::Here(_))
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
         assert!(is_here(&mut memory, (kept, 1)));
         for index in 0..20 {
             memory.put((stream, index), &content(1), true);
-            assert!(matches!(memory.find((stream, index), CHUNK_BYTES), Found::Here(_)));
+            assert!(matches!(memory.find((stream, index), CHUNK_BYTES), Lookup::Here(_)));
         }
         assert!(is_here(&mut memory, (kept, 1)) && is_here(&mut memory, (stream, 19)));
         assert!(memory.read.len() <= 4 && memory.bytes <= 8 * CHUNK_BYTES);
@@ -238,8 +238,8 @@ mod tests {
         let mut memory = Memory::new(8 * CHUNK_BYTES, 64 * CHUNK_BYTES);
         assert_eq!(memory.claim((segment, 2), 2), 2..4);
         assert_eq!(memory.claim((segment, 1), 4), 0..2);
-        assert!(matches!(memory.find((segment, 3), 1), Found::Coming));
+        assert!(matches!(memory.find((segment, 3), 1), Lookup::Coming));
         memory.give_up(segment, 2..4);
-        assert!(matches!(memory.find((segment, 3), 1), Found::Nothing));
+        assert!(matches!(memory.find((segment, 3), 1), Lookup::Nothing));
     }
 }

@@ -23,7 +23,7 @@ use crate::store::{Store, StoreError};
 use budget::Budget;
 pub use disk::CacheFolder;
 pub(crate) use disk::DiskCache;
-use memory::{Found, Memory};
+use memory::{Lookup, Memory};
 use window::MOST_CHUNKS;
 
 pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
@@ -100,15 +100,15 @@ impl Cache {
         let mut memory = self.memory.lock();
         loop {
             match memory.find(key, len_bytes) {
-                Found::Here(content) => return Ok(content),
-                Found::Coming => self.arrived.wait(&mut memory),
-                Found::Nothing => break,
+                Lookup::Here(content) => return Ok(content),
+                Lookup::Coming => self.arrived.wait(&mut memory),
+                Lookup::Nothing => break,
             }
         }
         let claimed = memory.claim(key, 1);
         drop(memory);
         let fetched = self.fetch(store, segment, claimed);
-        if let Found::Here(content) = self.memory.lock().find(key, len_bytes) {
+        if let Lookup::Here(content) = self.memory.lock().find(key, len_bytes) {
             return Ok(content);
         }
         fetched?;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use larder::accounting::SharedExtents;
 use larder::{Extent, ExtentKind, FileType, Filesystem, Inode, SpaceKind, UsedExtent};
 
-use super::{Node, Used};
+use super::{Summable, Used};
 use crate::accounted::Accounted;
 use crate::interrupt;
 
@@ -42,7 +42,7 @@ impl Unmounted {
     }
 }
 
-impl Node for Unmounted {
+impl Summable for Unmounted {
     fn id(&self) -> (u64, u64) {
         (self.inode.subvolume_id(), self.inode.number())
     }

@@ -56,7 +56,7 @@ pub struct Du {
 }
 
 /// An inode, and how to go on from it.
-trait Node: Sized {
+trait Summable: Sized {
     /// What identifies it.
     fn id(&self) -> (u64, u64);
     fn is_directory(&self) -> bool;
@@ -165,7 +165,7 @@ impl Report<'_> {
     }
 
     /// Counts an argument and all that is below it.
-    fn count<N: Node>(&mut self, path: PathBuf, node: N) -> anyhow::Result<()> {
+    fn count<N: Summable>(&mut self, path: PathBuf, node: N) -> anyhow::Result<()> {
         let mut frames: Vec<Frame<N>> = Vec::new();
         let mut ended = self.enter(&mut frames, path, &node)?;
         drop(node);
@@ -201,7 +201,7 @@ impl Report<'_> {
     }
 
     /// Counts a file, or begins a directory. Returns what is complete.
-    fn enter<N: Node>(
+    fn enter<N: Summable>(
         &mut self,
         frames: &mut Vec<Frame<N>>,
         path: PathBuf,

@@ -13,7 +13,7 @@ use larder_ioctl::abi;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::{Node, Used};
+use super::{Summable, Used};
 
 /// The number of the inode that a name of a subvolume has in a snapshot
 /// (`BTRFS_EMPTY_SUBVOL_DIR_OBJECTID`), which answers no requests.
@@ -50,7 +50,7 @@ impl Mounted {
     }
 }
 
-impl Node for Mounted {
+impl Summable for Mounted {
     fn id(&self) -> (u64, u64) {
         (self.metadata.dev(), self.metadata.ino())
     }

@@ -9,7 +9,7 @@ use anyhow::Context;
 use larder::{Directory, ErrorKind, ReceiveError, ReceiveOptions, ReceiveSnapshots, Received};
 use larder_objects::streams::{Name, Origin};
 
-use super::{Destination, Found, NOTE, Observe, origins};
+use super::{AtName, Destination, NOTE, Observe, origins};
 use crate::command::receive::trimmed;
 use crate::source::{Writing, on_image};
 use crate::target::Target;
@@ -41,16 +41,16 @@ impl Destination for Image {
         Ok(there)
     }
 
-    fn find(&self, name: &Name) -> anyhow::Result<Found> {
+    fn find(&self, name: &Name) -> anyhow::Result<AtName> {
         let found = match self.directory.child(OsStr::from_bytes(name.as_bytes())) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(AtName::Nothing),
             found => found?,
         };
         if !found.is_subvolume_root() {
-            return Ok(Found::Other);
+            return Ok(AtName::Other);
         }
         let info = found.subvolume().info()?;
-        Ok(Found::of(info.is_read_only, info.received_uuid))
+        Ok(AtName::of(info.is_read_only, info.received_uuid))
     }
 
     fn delete(&self, name: &Name) -> anyhow::Result<()> {

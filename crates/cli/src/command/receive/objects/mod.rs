@@ -37,7 +37,7 @@ trait Destination {
     fn there(&self) -> anyhow::Result<Vec<Origin>>;
 
     /// What has this name in the directory.
-    fn find(&self, name: &Name) -> anyhow::Result<Found>;
+    fn find(&self, name: &Name) -> anyhow::Result<AtName>;
 
     /// Deletes a subvolume of the directory.
     fn delete(&self, name: &Name) -> anyhow::Result<()>;
@@ -60,14 +60,14 @@ trait Destination {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum AtName {
     Nothing,
     /// A subvolume that can be changed and was not received.
     Unfinished,
     Other,
 }
 
-impl Found {
+impl AtName {
     fn of(is_read_only: bool, received_uuid: larder::Uuid) -> Self {
         if is_read_only || !received_uuid.is_nil() { Self::Other } else { Self::Unfinished }
     }
@@ -133,7 +133,7 @@ impl Receiving {
 
     /// Removes the noted subvolume, unless it is complete. Returns whether it was there.
     fn remove_unfinished(&mut self, name: &Name) -> anyhow::Result<bool> {
-        let is_unfinished = self.destination.find(name)? == Found::Unfinished;
+        let is_unfinished = self.destination.find(name)? == AtName::Unfinished;
         if is_unfinished {
             self.destination.delete(name)?;
         }
@@ -143,7 +143,7 @@ impl Receiving {
 
     fn receive(&mut self, stream: &Stream) -> anyhow::Result<()> {
         let shown = self.destination.shown(&stream.name);
-        if self.destination.find(&stream.name)? != Found::Nothing {
+        if self.destination.find(&stream.name)? != AtName::Nothing {
             bail!(
                 "{shown}: exists, and is not the snapshot of the stream {}; rename it, or receive \
                  into another directory",

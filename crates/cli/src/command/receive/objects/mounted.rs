@@ -13,7 +13,7 @@ use larder::{
 };
 use larder_objects::streams::{Name, Origin};
 
-use super::{Destination, Found, NOTE, Observe, origins};
+use super::{AtName, Destination, NOTE, Observe, origins};
 
 pub(super) struct Mounted {
     directory: PathBuf,
@@ -77,23 +77,23 @@ impl Destination for Mounted {
         Ok(there)
     }
 
-    fn find(&self, name: &Name) -> anyhow::Result<Found> {
+    fn find(&self, name: &Name) -> anyhow::Result<AtName> {
         let path = self.path(name);
         let named = || path.display().to_string();
         match path.symlink_metadata() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(AtName::Nothing),
             Err(error) => return Err(error).with_context(named),
-            Ok(metadata) if !metadata.is_dir() => return Ok(Found::Other),
+            Ok(metadata) if !metadata.is_dir() => return Ok(AtName::Other),
             Ok(_) => {}
         }
         match MountedSnapshot::open(&path) {
             Ok(_) => {}
-            Err(error) if is_no_subvolume(&error) => return Ok(Found::Other),
+            Err(error) if is_no_subvolume(&error) => return Ok(AtName::Other),
             Err(error) => return Err(error).with_context(named),
         }
         let root = File::open(&path).with_context(named)?;
         let info = larder_ioctl::subvolume_info(root).with_context(named)?;
-        Ok(Found::of(info.is_read_only, info.received_uuid))
+        Ok(AtName::of(info.is_read_only, info.received_uuid))
     }
 
     fn delete(&self, name: &Name) -> anyhow::Result<()> {
