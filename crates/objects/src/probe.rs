@@ -10,19 +10,21 @@ use crate::store::{Problem, Store, StoreError, Version};
 /// Returns the store's clock.
 ///
 /// # Errors
-/// [`ObjectsError::Unconditional`] if the store does what it must not do.
+/// [`ObjectsError::Unconditional`] if the store does what it must not do;
+/// [`ObjectsError::OnlyForReading`] if it takes no writes with conditions.
 pub(crate) fn conditions(store: &dyn Store) -> Result<Clock, ObjectsError> {
     let name = format!("probe-{}", uuid::Uuid::new_v4());
     let result = try_conditions(store, &name);
-    if result.as_ref().is_err_and(|error| error.problem == Problem::Unsupported) {
-        return Err(ObjectsError::OnlyForReading { store: store.name().to_owned() });
-    }
     let deleted = store.delete(&name);
-    let Some(clock) = result? else {
-        return Err(ObjectsError::Unconditional { store: store.name().to_owned() });
-    };
-    deleted?;
-    Ok(clock)
+    let store_name = store.name().to_owned();
+    match result {
+        Ok(Some(clock)) => Ok(deleted.map(|()| clock)?),
+        Ok(None) => Err(ObjectsError::Unconditional { store: store_name }),
+        Err(error) if error.problem == Problem::Unsupported => {
+            Err(ObjectsError::OnlyForReading { store: store_name })
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn try_conditions(store: &dyn Store, name: &str) -> Result<Option<Clock>, StoreError> {
