@@ -404,7 +404,7 @@ fn writes_and_checkpoints_at_once() {
 
 #[test]
 fn every_history_ends_with_a_state_that_a_flush_made() {
-    explore(Duration::from_secs(25), 10_000, |seed| {
+    explore(Duration::from_secs(60), 10_000, |seed| {
         let mut history = History::new(seed);
         let steps = history.rng.random_range(5..120);
         (0..steps).for_each(|_| history.step());
