@@ -129,7 +129,8 @@ impl ObjectDevice {
     /// Makes a device of zeros.
     ///
     /// # Errors
-    /// [`ObjectsError::Exists`], [`ObjectsError::Unconditional`], and those of the store.
+    /// [`ObjectsError::Exists`], [`ObjectsError::OnlyForReading`], [`ObjectsError::Unconditional`],
+    /// and those of the store.
     pub fn create(
         store: &dyn Store,
         len_bytes: u64,

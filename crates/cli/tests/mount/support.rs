@@ -147,14 +147,13 @@ impl Mounted {
         if !self.environment.is_empty() {
             command.stderr(File::options().append(true).create(true).open(self.log()).unwrap());
         }
-        let mut server = command.stdin(Stdio::null()).spawn().expect("it starts");
+        self.server = Some(command.stdin(Stdio::null()).spawn().expect("it starts"));
         wait_until("it is mounted", || {
-            let ended = server.try_wait().unwrap();
+            let ended = self.server.as_mut().expect("it started").try_wait().unwrap();
             let log = || fs::read_to_string(self.log()).unwrap_or_default();
             assert!(ended.is_none(), "{}: {}", ended.unwrap(), log());
             self.is_in_table()
         });
-        self.server = Some(server);
         self.is_mounted = true;
     }
 

@@ -70,7 +70,7 @@ impl Upload {
     /// Begins or resumes to send the stream `description` of a snapshot called `name`.
     ///
     /// # Errors
-    /// [`ObjectsError::Unconditional`], and those of the store.
+    /// [`ObjectsError::OnlyForReading`], [`ObjectsError::Unconditional`], and those of the store.
     pub fn begin(
         store: Arc<dyn Store>,
         name: &Name,
