@@ -1,10 +1,15 @@
 //! A local directory of objects: each is a file.
+//!
+//! # Invariants
+//! - A file gets its name when its content is durable. Until then it lies in the folder of
+//!   temporaries, and its writer has it locked. So an unlocked one there is of a killed writer.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
@@ -13,8 +18,8 @@ use tempfile::NamedTempFile;
 
 use super::{Listed, Problem, Store, StoreError, Version, Versioned};
 
-/// The prefix of files that are not objects yet.
-const TEMPORARY: &str = ".larder-";
+/// The folder of files that are not objects yet.
+const TEMPORARIES: &str = ".temporary";
 
 /// The file whose lock makes a replacement one step among processes.
 const LOCK: &str = ".lock";
@@ -25,6 +30,8 @@ const LOCK: &str = ".lock";
 pub struct Directory {
     root: PathBuf,
     name: String,
+    /// Done before the first write.
+    cleaned: Once,
 }
 
 impl Directory {
@@ -32,7 +39,7 @@ impl Directory {
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
         let shown = root.display().to_string();
-        Self { name: format!("file://{}", shown.trim_end_matches('/')), root }
+        Self { name: format!("file://{}", shown.trim_end_matches('/')), root, cleaned: Once::new() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -56,14 +63,14 @@ impl Directory {
 
     fn create_file(&self, name: &str, content: &[u8]) -> io::Result<()> {
         let path = self.path(name);
-        write(&path, content)?.persist_noclobber(&path)?;
+        self.write(&path, content)?.persist_noclobber(&path)?;
         sync_directory(&path)
     }
 
     /// Returns false if the content is not the version that was expected.
     fn replace_file(&self, name: &str, content: &[u8], version: &Version) -> io::Result<bool> {
         let path = self.path(name);
-        let file = write(&path, content)?;
+        let file = self.write(&path, content)?;
         let lock = File::create(self.path(LOCK))?;
         lock_exclusively(&lock)?;
         if version_of(&fs::read(&path)?) != *version {
@@ -72,6 +79,19 @@ impl Directory {
         file.persist(&path)?;
         sync_directory(&path)?;
         Ok(true)
+    }
+
+    /// Writes a file that will have the name `path`.
+    fn write(&self, path: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
+        let temporaries = self.path(TEMPORARIES);
+        create_directories(&temporaries)?;
+        create_directories(path.parent().expect("a file is in a directory"))?;
+        // What cannot be removed is in nobody's way.
+        self.cleaned.call_once(|| drop(remove_unlocked(&temporaries)));
+        let mut file = new_temporary(&temporaries)?;
+        file.write_all(content)?;
+        file.as_file().sync_all()?;
+        Ok(file)
     }
 
     fn read(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
@@ -174,14 +194,30 @@ fn version_of(content: &[u8]) -> Version {
     Version(format!("{hash:016x}-{}", content.len()))
 }
 
-/// Writes a file that does not have its name yet.
-fn write(path: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
-    let parent = path.parent().expect("a file is in a directory");
-    create_directories(parent)?;
-    let mut file = tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(parent)?;
-    file.write_all(content)?;
-    file.as_file().sync_all()?;
-    Ok(file)
+/// A new file, locked.
+fn new_temporary(temporaries: &Path) -> io::Result<NamedTempFile> {
+    loop {
+        let file = tempfile::Builder::new().prefix(".").tempfile_in(temporaries)?;
+        match file.as_file().try_lock() {
+            Ok(()) if file.path().exists() => return Ok(file),
+            // Another process took it for one of a killed writer.
+            Ok(()) | Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+}
+
+/// Removes the files of killed writers.
+fn remove_unlocked(temporaries: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(temporaries)? {
+        let path = entry?.path();
+        // Its writer may just have finished.
+        let Ok(file) = File::open(&path) else { continue };
+        if file.try_lock().is_ok() {
+            let _ = fs::remove_file(&path);
+        }
+    }
+    Ok(())
 }
 
 fn is_hidden(path: &Path) -> bool {
@@ -216,5 +252,25 @@ fn sync_directory(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => larder_platform::sync_directory(parent),
         _ => larder_platform::sync_directory(Path::new(".")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_write_removes_what_killed_writers_have_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let temporaries = folder.path().join(TEMPORARIES);
+        fs::create_dir(&temporaries).unwrap();
+        let left = temporaries.join(".left");
+        fs::write(&left, "bread").unwrap();
+        let used = new_temporary(&temporaries).unwrap();
+        let store = Directory::new(folder.path());
+        store.create("maps/1", Bytes::from_static(b"butter")).unwrap();
+        assert!(!left.exists() && used.path().exists());
+        assert_eq!(temporaries.read_dir().unwrap().count(), 1);
+        assert_eq!(store.list("").unwrap().len(), 1);
     }
 }
