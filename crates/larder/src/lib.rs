@@ -94,9 +94,9 @@ pub use larder_format::item::InodeFlags;
 pub use larder_format::{ItemType, Key, Profile, Uuid};
 #[doc(inline)]
 pub use larder_stream::{
-    CommandError, CommandProblem, Event as ReceiveEvent, Origin as StreamOrigin, ReceiveError,
-    ReceiveOptions, ReceiveProblem, Received, SendError, SendOptions, SendProgress, Sent,
-    Version as StreamVersion,
+    Checkpoints as ReceiveCheckpoints, CommandError, CommandProblem, Event as ReceiveEvent,
+    Origin as StreamOrigin, ReceiveError, ReceiveOptions, ReceiveProblem, Received, SendError,
+    SendOptions, SendProgress, Sent, Version as StreamVersion, prologue as stream_prologue,
 };
 #[cfg(target_os = "linux")]
 pub use mounted::{

@@ -38,8 +38,8 @@ pub use dump::{DumpError, dump};
 #[cfg(target_os = "linux")]
 pub use receive::MountedTarget;
 pub use receive::{
-    Changes, CommandError, CommandProblem, Event, ImageTarget, Origin, Original, ReceiveError,
-    ReceiveOptions, ReceiveProblem, Received, Target, receive,
+    Base, Changes, Checkpoints, CommandError, CommandProblem, Event, ImageTarget, Origin, Original,
+    ReceiveError, ReceiveOptions, ReceiveProblem, Received, Target, prologue, receive,
 };
 pub use send::{
     Counted, Reading, SendError, SendOptions, SendProgress, Sent, origin_of, send, send_reading,

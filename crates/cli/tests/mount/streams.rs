@@ -363,7 +363,7 @@ fn a_killed_send_goes_on_where_it_was() {
 }
 
 #[test]
-fn an_incomplete_snapshot_is_removed_and_received_again() {
+fn an_incomplete_snapshot_is_completed_by_the_next_receive() {
     let sender = Sender::new();
     sender.send_all();
     let url = sender.url();
@@ -378,10 +378,13 @@ fn an_incomplete_snapshot_is_removed_and_received_again() {
     let error = refused(&["receive", "--from", &url, &place]);
     let name = last.file_name().unwrap().to_str().unwrap();
     assert!(
-        error.contains(name) && error.contains("two was unfinished, and was removed"),
+        error.contains(name) && error.contains("two is unfinished: run the command again to go on"),
         "{error}"
     );
-    sender.assert_received(&image, &["one"]);
+    let left = succeed(larder().args(["ls", "-a", &place]));
+    let left: Vec<_> = left.lines().collect();
+    assert!(left[0].starts_with(".larder-received-"), "{left:?}");
+    assert_eq!(left[1..], [".larder-receiving", "one"]);
     let findings = json(&["streams", "verify", &url]);
     let finding = &findings["findings"][0];
     assert_eq!(
@@ -392,7 +395,8 @@ fn an_incomplete_snapshot_is_removed_and_received_again() {
     assert!(refused(&["streams", "verify", &url, "two"]).contains(name));
     succeed(larder().args(["streams", "verify", &url, "one"]));
     fs::write(last, &content).unwrap();
-    said(larder().args(["receive", "--from", &url, &place]));
+    let told = said(larder().args(["receive", "--from", &url, &place]));
+    assert!(told.contains("two: goes on at "), "{told}");
     sender.assert_received(&image, &["one", "two", "three"]);
 
     // Killed in the middle, on a mount of the kernel and on one of larder.
@@ -403,7 +407,7 @@ fn an_incomplete_snapshot_is_removed_and_received_again() {
         let stuck = Stuck::new(last);
         let receive = || {
             let mut command = larder();
-            command.args(["receive", "--from", &url]).arg(&folder);
+            command.args(["receive", "--checkpoint-every", "4M", "--from", &url]).arg(&folder);
             command
         };
         let mut killed = receive().stderr(Stdio::piped()).spawn().unwrap();
@@ -420,12 +424,84 @@ fn an_incomplete_snapshot_is_removed_and_received_again() {
         killed.wait().unwrap();
         stuck.mend();
         wait_until("it is shown", is_shown);
-        assert_eq!(fs::read(folder.join(".larder-receiving")).unwrap(), b"two");
+        assert!(fs::read(folder.join(".larder-receiving")).unwrap().ends_with(b"/two"));
         let told = said(&mut receive());
-        assert!(told.contains("two: was left unfinished, and was removed"), "{told}");
+        assert!(told.contains("two: goes on at "), "{told}");
         sender.assert_same(&folder, &["one", "two", "three"]);
     }
     other.finish();
+}
+
+/// The checkpoints that are in an image.
+fn checkpoints(image: &Path) -> Vec<String> {
+    let listed = larder().args(["ls", "-a"]).arg(image).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let names = listed.lines().filter(|name| name.starts_with(".larder-received-"));
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_killed_receive_goes_on_from_a_checkpoint() {
+    let sender = Sender::new();
+    sender.take_large();
+    sender.send(&["large"]);
+    let url = sender.url();
+    let parts = sender.parts_of("large");
+    let stuck = Stuck::new(&parts[20]);
+    let image = sender.image("target.img");
+    let place = format!("{}:/", image.display());
+    let receive = |every: &str| {
+        let mut command = larder();
+        command.args(["receive", "--checkpoint-every", every, "--from", &url, &place]);
+        command
+    };
+    let mut killed = receive("40M").stderr(Stdio::null()).spawn().unwrap();
+    let position = |name: &String| name.rsplit_once('-').unwrap().1.parse::<u64>().unwrap();
+    wait_until("three were taken", || {
+        checkpoints(&image).iter().any(|name| position(name) >= 3 * (40 << 20))
+    });
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    stuck.mend();
+    // Nothing before the checkpoint is read again, except the first part.
+    let content = fs::read(&parts[1]).unwrap();
+    fs::remove_file(&parts[1]).unwrap();
+
+    // Interrupted, it goes on where it was.
+    let stuck = Stuck::new(&parts[23]);
+    let mut interrupted = receive("1G").stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(interrupted.stderr.take().unwrap()).lines();
+    assert!(told.any(|line| line.unwrap().contains("large: goes on at ")));
+    shell(Path::new("/"), &format!("kill -INT {}", interrupted.id()));
+    stuck.mend();
+    let told: Vec<_> = told.map(Result::unwrap).collect();
+    assert!(!interrupted.wait().unwrap().success());
+    let told = told.join("\n");
+    assert!(told.contains("large is unfinished: run the command again to go on at "), "{told}");
+    let [checkpoint] = &checkpoints(&image)[..] else { panic!("there is one") };
+    assert!(position(checkpoint) >= 3 * (40 << 20));
+
+    said(&mut receive("1G"));
+    sender.assert_received(&image, &["large"]);
+    fs::write(&parts[1], content).unwrap();
+    assert!(said(&mut receive("1G")).contains("is there already"));
+}
+
+#[test]
+fn a_checkpoint_that_nobody_goes_on_from_is_removed() {
+    let sender = Sender::new();
+    sender.send_all();
+    let url = sender.url();
+    let parts = sender.parts_of("two");
+    fs::remove_file(parts.last().unwrap()).unwrap();
+    let image = sender.image("target.img");
+    let place = format!("{}:/", image.display());
+    refused(&["receive", "--from", &url, &place]);
+    assert_eq!(checkpoints(&image).len(), 1);
+    sender.send(&["--proto", "2", "three"]);
+    let told = said(larder().args(["receive", "--from", &url, &place]));
+    assert!(told.contains("two: was left unfinished, and was removed"), "{told}");
+    sender.assert_received(&image, &["one", "three"]);
 }
 
 #[test]

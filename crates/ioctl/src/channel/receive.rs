@@ -6,12 +6,15 @@ use super::{NodeId, invalid};
 
 const STOP_AT_END: u64 = 1;
 const FORCE_DECOMPRESS: u64 = 2;
+const CHECKPOINTS: u64 = 4;
+const FROM_CHECKPOINT: u64 = 8;
 
 const BEGINS_SUBVOLUME: u8 = 1;
 const BEGINS_SNAPSHOT: u8 = 2;
 const FAILED: u8 = 3;
 const READ: u8 = 4;
 const REMOVED: u8 = 5;
+const CHECKPOINT: u8 = 6;
 
 /// The place and the options for receiving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +27,19 @@ pub struct ReceiveRequest {
     pub max_errors: u64,
     /// Write data that is sent compressed as plain data.
     pub force_decompress: bool,
+    /// Which checkpoints to take.
+    pub checkpoints: Option<ReceiveCheckpoints>,
+}
+
+/// The checkpoints of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiveCheckpoints {
+    /// The number of the stream.
+    pub stream: u64,
+    /// Take one after so many bytes.
+    pub every_bytes: u64,
+    /// Begin with the one at this position.
+    pub from: Option<u64>,
 }
 
 /// A report; the body of an [`Event`](super::Kind::Event).
@@ -42,6 +58,8 @@ pub enum ReceiveNews<'a> {
     Read(u64),
     /// The number of names removed so far, while a directory is removed with all that is in it.
     Removed(u64),
+    /// There is a checkpoint at this byte of the stream.
+    Checkpoint(u64),
 }
 
 /// The result: the body of [`Done`](super::Kind::Done).
@@ -69,24 +87,35 @@ impl ReceiveRequest {
     pub(super) fn body(&self) -> Vec<u8> {
         let NodeId { subvolume, inode } = self.directory;
         let flag = |is_set: bool, flag: u64| if is_set { flag } else { 0 };
-        let flags =
-            flag(self.stop_at_end, STOP_AT_END) | flag(self.force_decompress, FORCE_DECOMPRESS);
-        [subvolume, inode, flags, self.max_errors].map(u64::to_le_bytes).concat()
+        let from = self.checkpoints.and_then(|checkpoints| checkpoints.from);
+        let flags = flag(self.stop_at_end, STOP_AT_END)
+            | flag(self.force_decompress, FORCE_DECOMPRESS)
+            | flag(self.checkpoints.is_some(), CHECKPOINTS)
+            | flag(from.is_some(), FROM_CHECKPOINT);
+        let (stream, every_bytes) = self
+            .checkpoints
+            .map_or((0, 0), |checkpoints| (checkpoints.stream, checkpoints.every_bytes));
+        let place = [subvolume, inode, flags, self.max_errors];
+        let checkpoints = [stream, every_bytes, from.unwrap_or_default()];
+        place.into_iter().chain(checkpoints).flat_map(u64::to_le_bytes).collect()
     }
 
     pub(super) fn parse(words: &[u64]) -> io::Result<Self> {
-        let &[subvolume, inode, flags, max_errors] = words else {
+        let &[subvolume, inode, flags, max_errors, stream, every_bytes, from] = words else {
             return Err(invalid("a request to receive of another length"));
         };
-        if flags & !(STOP_AT_END | FORCE_DECOMPRESS) != 0 {
+        if flags & !(STOP_AT_END | FORCE_DECOMPRESS | CHECKPOINTS | FROM_CHECKPOINT) != 0 {
             return Err(invalid("a request with unknown flags"));
         }
+        let from = (flags & FROM_CHECKPOINT != 0).then_some(from);
+        let checkpoints = ReceiveCheckpoints { stream, every_bytes, from };
         let directory = NodeId { subvolume, inode };
         Ok(Self {
             directory,
             stop_at_end: flags & STOP_AT_END != 0,
             max_errors,
             force_decompress: flags & FORCE_DECOMPRESS != 0,
+            checkpoints: (flags & CHECKPOINTS != 0).then_some(checkpoints),
         })
     }
 }
@@ -100,6 +129,7 @@ impl<'a> ReceiveNews<'a> {
             Self::Failed(text) => [&[FAILED], *text].concat(),
             Self::Read(bytes) => [&[READ], &bytes.to_le_bytes()[..]].concat(),
             Self::Removed(names) => [&[REMOVED], &names.to_le_bytes()[..]].concat(),
+            Self::Checkpoint(byte) => [&[CHECKPOINT], &byte.to_le_bytes()[..]].concat(),
         }
     }
 
@@ -111,6 +141,7 @@ impl<'a> ReceiveNews<'a> {
             [FAILED, text @ ..] => Ok(Self::Failed(text)),
             [READ, number @ ..] => Ok(Self::Read(word(number)?)),
             [REMOVED, number @ ..] => Ok(Self::Removed(word(number)?)),
+            [CHECKPOINT, number @ ..] => Ok(Self::Checkpoint(word(number)?)),
             _ => Err(invalid("a report of an unknown kind")),
         }
     }
@@ -170,6 +201,7 @@ mod tests {
             ReceiveNews::Failed(b"no bread"),
             ReceiveNews::Read(1 << 40),
             ReceiveNews::Removed(1 << 40),
+            ReceiveNews::Checkpoint(1 << 40),
         ] {
             assert_eq!(ReceiveNews::parse(&news.body()).unwrap(), news);
         }
@@ -180,7 +212,7 @@ mod tests {
         ] {
             assert_eq!(ReceiveReply::parse(&reply.body()).unwrap(), reply);
         }
-        for body in [&b""[..], b"\x06", b"\x04abc"] {
+        for body in [&b""[..], b"\x07", b"\x04abc"] {
             assert!(ReceiveNews::parse(body).is_err());
         }
         for body in [&b""[..], &[0; 8], &[0; 31], b"\x01\0\0\0\0\0\0\0name"] {

@@ -159,6 +159,7 @@ fn bytes_of<'a>(words: impl Iterator<Item = &'a u64>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ReceiveCheckpoints;
     use super::*;
 
     #[test]
@@ -174,8 +175,17 @@ mod tests {
             ends_stream: false,
         };
         let directory = NodeId { subvolume: 5, inode: 257 };
-        let receive =
-            ReceiveRequest { directory, stop_at_end: true, max_errors: 7, force_decompress: false };
+        let receive = ReceiveRequest {
+            directory,
+            stop_at_end: true,
+            max_errors: 7,
+            force_decompress: false,
+            checkpoints: None,
+        };
+        let first = ReceiveCheckpoints { stream: 7, every_bytes: 8, from: None };
+        let checkpoints = [first, ReceiveCheckpoints { from: Some(0), ..first }].map(Some);
+        let [first, next] =
+            checkpoints.map(|checkpoints| ReceiveRequest { checkpoints, ..receive });
         for request in [
             Request::Send(send),
             Request::Send(SendRequest::default()),
@@ -186,6 +196,8 @@ mod tests {
             Request::Mount("ro,subvol=a b".to_owned()),
             Request::Receive(ReceiveRequest { stop_at_end: false, max_errors: 0, ..receive }),
             Request::Receive(ReceiveRequest { force_decompress: true, ..receive }),
+            Request::Receive(first),
+            Request::Receive(next),
         ] {
             let read = Request::parse(request.kind(), &request.body());
             assert_eq!(read.unwrap(), request);
@@ -200,9 +212,9 @@ mod tests {
         assert!(parse(Kind::Send, &[1, 16, 256, 0]).is_err());
         assert!(parse(Kind::Send, &vec![0; 4 + MOST_CLONE_SOURCES]).is_ok());
         assert!(parse(Kind::Send, &vec![0; 5 + MOST_CLONE_SOURCES]).is_err());
-        assert!(parse(Kind::Receive, &[5, 256, 1, 1]).is_ok());
-        assert!(parse(Kind::Receive, &[5, 256, 4, 1]).is_err());
-        assert!(parse(Kind::Receive, &[5, 256, 1, 1, 1]).is_err());
+        assert!(parse(Kind::Receive, &[5, 256, 1, 1, 0, 0, 0]).is_ok());
+        assert!(parse(Kind::Receive, &[5, 256, 16, 1, 0, 0, 0]).is_err());
+        assert!(parse(Kind::Receive, &[5, 256, 1, 1]).is_err());
         assert!(parse(Kind::Change, &[5]).is_err());
         assert!(parse(Kind::Ending, &[1]).is_err());
         assert!(parse(Kind::Data, &[]).is_err());

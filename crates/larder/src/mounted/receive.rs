@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use larder_ioctl::channel::{
-    Channel, Kind, ReceiveNews, ReceiveReply, ReceiveRequest, Request, frame,
+    Channel, Kind, ReceiveCheckpoints, ReceiveNews, ReceiveReply, ReceiveRequest, Request, frame,
 };
-use larder_stream::MountedTarget;
+use larder_stream::{Checkpoints, MountedTarget};
 
 use crate::{ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveProblem, Received};
 
@@ -37,8 +37,12 @@ pub fn receive_mounted(
         let mut target = MountedTarget::open(directory.as_ref()).map_err(failed)?;
         return larder_stream::receive(input, &mut target, options, observe);
     };
-    let ReceiveOptions { stop_at_end, max_errors, force_decompress } = *options;
-    let request = ReceiveRequest { directory: node, stop_at_end, max_errors, force_decompress };
+    let ReceiveOptions { stop_at_end, max_errors, force_decompress, checkpoints } = *options;
+    let checkpoints = checkpoints.map(|Checkpoints { stream, every_bytes, from }| {
+        ReceiveCheckpoints { stream, every_bytes, from }
+    });
+    let request =
+        ReceiveRequest { directory: node, stop_at_end, max_errors, force_decompress, checkpoints };
     hand_over(&channel, &Request::Receive(request), input, observe).unwrap_or_else(|error| {
         Err(ReceiveError { unfinished: None, problem: ReceiveProblem::Served(error.to_string()) })
     })
@@ -74,6 +78,7 @@ fn hand_over(
                 ReceiveEvent::Refused(&text)
             }
             ReceiveNews::Read(bytes) => ReceiveEvent::Read(bytes),
+            ReceiveNews::Checkpoint(byte) => ReceiveEvent::Checkpoint(byte),
             ReceiveNews::Removed(_) => continue,
         };
         if observe(event).is_break() {

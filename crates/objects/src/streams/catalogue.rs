@@ -40,9 +40,14 @@ pub struct StreamId(u64);
 
 impl StreamId {
     /// Reads 16 digits.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let id = u64::from_str_radix(text, 16).ok().map(Self)?;
         (id.to_string() == text).then_some(id)
+    }
+
+    /// The same as a number.
+    pub fn number(&self) -> u64 {
+        self.0
     }
 
     fn random() -> Self {

@@ -18,21 +18,29 @@ pub struct Download {
     store: Arc<dyn Store>,
     /// The parts that no thread fetches yet.
     rest: Box<dyn Iterator<Item = (Part, u64)> + Send>,
+    /// Bytes at the start of the next part that nobody wants.
+    skipped: u64,
     on_their_way: InOrder<Result<Bytes, ObjectsError>>,
     /// What is left of the part that is being read.
     open: Bytes,
 }
 
 impl Download {
-    /// Begins to read `stream`.
+    /// Begins to read `stream` at byte `from`.
     ///
     /// # Errors
     /// [`ObjectsError::Damaged`], and those of the store.
-    pub fn begin(store: Arc<dyn Store>, stream: &Stream, pace: Pace) -> Result<Self, ObjectsError> {
+    pub fn begin(
+        store: Arc<dyn Store>,
+        stream: &Stream,
+        from: u64,
+        pace: Pace,
+    ) -> Result<Self, ObjectsError> {
         let parts: Vec<_> = Index::fetch(&*store, stream)?.parts(stream).collect();
+        let (first, skipped) = (from / stream.part_bytes, from % stream.part_bytes);
+        let rest = Box::new(parts.into_iter().skip(usize::try_from(first).unwrap_or(usize::MAX)));
         let on_their_way = InOrder::new(pace.at_once);
-        let rest = Box::new(parts.into_iter());
-        Ok(Self { store, rest, on_their_way, open: Bytes::new() })
+        Ok(Self { store, rest, skipped, on_their_way, open: Bytes::new() })
     }
 
     fn fetch_ahead(&mut self) {
@@ -50,7 +58,11 @@ impl Read for Download {
         if self.open.is_empty() {
             self.fetch_ahead();
             match self.on_their_way.next() {
-                Some(part) => self.open = part?,
+                Some(part) => {
+                    self.open = part?;
+                    let skipped = std::mem::take(&mut self.skipped).min(self.open.len() as u64);
+                    self.open.advance(skipped as usize);
+                }
                 None => return Ok(0),
             }
         }

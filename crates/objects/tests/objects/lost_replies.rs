@@ -73,7 +73,7 @@ fn streams_are_sent_received_and_pruned() {
         let catalogue = Catalogue::load(&*store).unwrap();
         let stream = catalogue.streams.last().unwrap();
         let mut found = Vec::new();
-        let mut download = Download::begin(Arc::clone(&store), stream, pace).unwrap();
+        let mut download = Download::begin(Arc::clone(&store), stream, 0, pace).unwrap();
         download.read_to_end(&mut found).unwrap();
         assert_eq!(found, [number; 1234]);
     }

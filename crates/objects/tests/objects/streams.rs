@@ -66,7 +66,7 @@ fn send(
 
 fn read(store: &Arc<dyn Store>, stream: &Stream) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut download = Download::begin(Arc::clone(store), stream, PACE).unwrap();
+    let mut download = Download::begin(Arc::clone(store), stream, 0, PACE).unwrap();
     download.read_to_end(&mut bytes).unwrap();
     bytes
 }
@@ -220,7 +220,7 @@ fn damage_is_found_and_never_handed_on() {
         assert_eq!(findings[0].stream, uploaded.stream.id);
         assert!(findings[0].problem.contains(&parts[4]), "{findings:?}");
         let mut seen = Vec::new();
-        let mut download = Download::begin(Arc::clone(&store), &uploaded.stream, PACE).unwrap();
+        let mut download = Download::begin(Arc::clone(&store), &uploaded.stream, 0, PACE).unwrap();
         let error = download.read_to_end(&mut seen).unwrap_err();
         assert!(error.to_string().contains(&parts[4]), "{error}");
         assert!(seen == content[..400]);
@@ -310,7 +310,8 @@ fn no_stream_loses_what_it_needs() {
     );
     let id = |number: usize| catalogue.streams[number - 1].id;
     let these = |streams, with_dependents| Pruning::These { streams, with_dependents };
-    let refused = prune(&*store, &these(vec![id(2)], false), NEVER).unwrap_err().to_string();
+    let refused =
+        prune(&*store, &these(vec![id(2)], false), NEVER).unwrap_err().to_string();
     assert!(refused.contains("snapshot 3") && refused.contains("snapshot 2"), "{refused}");
     assert_eq!(Catalogue::load(&*store).unwrap(), catalogue);
     // The newest two and what they need.

@@ -12,6 +12,7 @@
 //! - A subvolume gets a received uuid and becomes read-only only if every command was applied. So
 //!   an incomplete one is known by not being read-only.
 
+mod checkpoint;
 mod encoded;
 mod error;
 mod image;
@@ -22,9 +23,10 @@ mod path;
 mod receiver;
 mod target;
 
+pub use checkpoint::{Checkpoints, prologue};
 pub use error::{CommandError, CommandProblem, ReceiveError, ReceiveProblem};
 pub use image::{Changes, ImageTarget, Original};
 #[cfg(target_os = "linux")]
 pub use mounted::MountedTarget;
 pub use receiver::{Event, ReceiveOptions, Received, receive};
-pub use target::{Origin, Target};
+pub use target::{Base, Origin, Target};

@@ -3,10 +3,11 @@
 use std::io::Read;
 use std::ops::ControlFlow;
 
+use super::checkpoint::Checkpoints;
 use super::encoded::Encoded;
 use super::error::{CommandError, CommandProblem, ReceiveError, ReceiveProblem};
 use super::path::{check_name, check_paths};
-use super::target::{Origin, Target};
+use super::target::{Base, Origin, Target};
 use crate::wire::{Command, Reader};
 
 /// Commands between two calls of the observer.
@@ -22,12 +23,14 @@ pub struct ReceiveOptions {
     /// The receiver decompresses compressed data of the stream before it writes it. If this is off,
     /// the receiver stores such data as it was sent, if the target can hold that.
     pub force_decompress: bool,
+    /// Take checkpoints, so that an interrupted receive can go on. The input has one stream then.
+    pub checkpoints: Option<Checkpoints>,
 }
 
 impl Default for ReceiveOptions {
-    /// All streams, and no errors.
+    /// All streams, no errors, and no checkpoints.
     fn default() -> Self {
-        Self { stop_at_end: false, max_errors: 1, force_decompress: false }
+        Self { stop_at_end: false, max_errors: 1, force_decompress: false, checkpoints: None }
     }
 }
 
@@ -48,6 +51,8 @@ pub enum Event<'a> {
     Refused(&'a str),
     /// The number of bytes read so far.
     Read(u64),
+    /// There is a checkpoint at this byte. Earlier ones are no longer needed.
+    Checkpoint(u64),
 }
 
 /// The result of receiving.
@@ -77,6 +82,8 @@ pub fn receive(
         options,
         observe,
         offset: 0,
+        from: options.checkpoints.and_then(|checkpoints| checkpoints.from),
+        checkpoint: 0,
         current: None,
         errors: 0,
         received: Received::default(),
@@ -88,7 +95,7 @@ pub fn receive(
         Ok(()) => Ok(receiver.received),
         Err(problem) => {
             // The first error is the one to report.
-            let _ = receiver.target.apply_deferred();
+            let _ = receiver.leave(&problem);
             Err(ReceiveError { unfinished: receiver.current, problem })
         }
     }
@@ -100,6 +107,10 @@ struct Receiver<'a> {
     observe: &'a mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     /// Offset of the next command in the input.
     offset: u64,
+    /// Offset of the checkpoint that the next subvolume begins with.
+    from: Option<u64>,
+    /// Offset of the last checkpoint, or of the first command of the subvolume.
+    checkpoint: u64,
     /// Name of the subvolume that is being received.
     current: Option<Vec<u8>>,
     /// Commands that could not be applied.
@@ -114,9 +125,16 @@ impl Receiver<'_> {
             commands += 1;
             self.command(&command)?;
             let is_end = command == Command::End;
+            if matches!(command, Command::Subvol { .. } | Command::Snapshot { .. }) {
+                self.from.take().inspect(|from| reader.go_on_at(*from));
+                self.checkpoint = reader.offset();
+            }
             self.offset = reader.offset();
             if is_end && self.options.stop_at_end {
                 return Ok(());
+            }
+            if self.is_checkpoint_due() {
+                self.take_checkpoint()?;
             }
             if commands.is_multiple_of(COMMANDS_PER_REPORT) {
                 self.report(Event::Read(self.offset))?;
@@ -135,11 +153,11 @@ impl Receiver<'_> {
     fn command(&mut self, command: &Command<'_>) -> Result<(), ReceiveProblem> {
         match *command {
             Command::Subvol { path, uuid, ctransid } => {
-                self.begin(command, path, Origin { uuid, ctransid }, None)
+                self.begin(command, path, Origin { uuid, ctransid }, Base::Empty)
             }
             Command::Snapshot { path, uuid, ctransid, clone_uuid, clone_ctransid } => {
                 let parent = Origin { uuid: clone_uuid, ctransid: clone_ctransid };
-                self.begin(command, path, Origin { uuid, ctransid }, Some(parent))
+                self.begin(command, path, Origin { uuid, ctransid }, Base::Parent(parent))
             }
             Command::End => self.finish(),
             _ => self.apply(command),
@@ -151,13 +169,15 @@ impl Receiver<'_> {
         command: &Command<'_>,
         name: &[u8],
         sent: Origin,
-        parent: Option<Origin>,
+        base: Base<'_>,
     ) -> Result<(), ReceiveProblem> {
         self.finish()?;
         let failed = |problem| CommandError::of(command, problem);
         check_name(name).map_err(failed)?;
-        self.report(Event::Begins { name, is_snapshot: parent.is_some() })?;
-        self.target.begin(name, sent, parent).map_err(failed)?;
+        self.report(Event::Begins { name, is_snapshot: base != Base::Empty })?;
+        let checkpoint = self.checkpoint_at(self.from);
+        let base = checkpoint.as_deref().map_or(base, Base::Checkpoint);
+        self.target.begin(name, sent, base).map_err(failed)?;
         self.current = Some(name.to_vec());
         Ok(())
     }
@@ -187,6 +207,42 @@ impl Receiver<'_> {
                 self.target.apply(&Command::Write { path, offset, data })
             }
             _ => self.target.apply(command),
+        }
+    }
+
+    /// The name of the checkpoint at this position.
+    fn checkpoint_at(&self, position: Option<u64>) -> Option<String> {
+        Some(Checkpoints::name(self.options.checkpoints?.stream, position?))
+    }
+
+    fn is_checkpoint_due(&self) -> bool {
+        let since = self.offset - self.checkpoint;
+        let is_due = |checkpoints: Checkpoints| since >= checkpoints.every_bytes.max(1);
+        self.current.is_some() && self.options.checkpoints.is_some_and(is_due)
+    }
+
+    /// Takes a checkpoint of the subvolume that is being received, where a receive can go on.
+    fn take_checkpoint(&mut self) -> Result<(), ReceiveProblem> {
+        while let Err(error) = self.target.apply_deferred() {
+            self.failed(error)?;
+        }
+        if self.errors > 0 || self.current.is_none() || self.offset == self.checkpoint {
+            return Ok(());
+        }
+        let Some(name) = self.checkpoint_at(Some(self.offset)) else { return Ok(()) };
+        self.target.take_checkpoint(&name).map_err(|problem| {
+            let path = name.into_bytes();
+            CommandError { command: "checkpoint", path, problem }
+        })?;
+        self.checkpoint = self.offset;
+        self.report(Event::Checkpoint(self.offset))
+    }
+
+    /// Ends after an error. Unless it was a command's, a receive can go on here.
+    fn leave(&mut self, problem: &ReceiveProblem) -> Result<(), ReceiveProblem> {
+        match problem {
+            ReceiveProblem::Stream(_) | ReceiveProblem::Stopped(_) => self.take_checkpoint(),
+            _ => Ok(self.target.apply_deferred()?),
         }
     }
 

@@ -21,26 +21,36 @@ impl Origin {
     }
 }
 
+/// What a subvolume begins as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base<'a> {
+    /// Nothing.
+    Empty,
+    /// A snapshot of the subvolume known as this one.
+    Parent(Origin),
+    /// A snapshot of the checkpoint of this name in the target.
+    Checkpoint(&'a str),
+}
+
 /// A place for subvolumes, which are received one after the other.
 ///
 /// Paths of commands have been checked: they lead down. A target may defer commands, as long as no
 /// reader can tell once [`apply_deferred`](Self::apply_deferred) has returned; an error then names
 /// its command.
 pub trait Target {
-    /// Begins a subvolume of this name, which is one part of a path: empty, or as a snapshot of the
-    /// subvolume known as `parent`. An earlier unfinished one stays as it is.
-    fn begin(
-        &mut self,
-        name: &[u8],
-        sent: Origin,
-        parent: Option<Origin>,
-    ) -> Result<(), CommandProblem>;
+    /// Begins a subvolume of this name, which is one part of a path. An earlier unfinished one stays
+    /// as it is.
+    fn begin(&mut self, name: &[u8], sent: Origin, base: Base<'_>) -> Result<(), CommandProblem>;
 
     /// Applies a command to the content of the subvolume.
     fn apply(&mut self, command: &Command<'_>) -> Result<(), CommandError>;
 
     /// Applies deferred commands. After an error it is called again, for the next one.
     fn apply_deferred(&mut self) -> Result<(), CommandError>;
+
+    /// Makes a read-only snapshot `name` of the subvolume, with all commands that were applied. None
+    /// may be deferred. Durable on return.
+    fn take_checkpoint(&mut self, name: &str) -> Result<(), CommandProblem>;
 
     /// Makes the subvolume read-only and records its source. Durable on return.
     fn finish(&mut self) -> Result<(), CommandProblem>;

@@ -17,7 +17,7 @@ use super::{CHECKSUM_RANGE, COMMAND_HEADER_LEN, MAGIC, STREAM_HEADER_LEN};
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
-    /// Bytes read so far.
+    /// Bytes of the streams that lie before what is read next.
     offset: u64,
     /// The version of the current stream; `None` before its header.
     version: Option<Version>,
@@ -33,6 +33,15 @@ impl<R: Read> Reader<R> {
     /// Bytes read so far.
     pub fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// What the input has next lies at this byte of the stream.
+    pub(crate) fn go_on_at(&mut self, offset: u64) {
+        self.offset = offset;
+    }
+
+    pub(crate) fn into_input(self) -> R {
+        self.input
     }
 
     /// The version of the stream that is being read; `None` before a stream and between two.

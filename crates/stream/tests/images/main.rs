@@ -1,5 +1,6 @@
 //! Streams between the kernel and Larder, from images and into them.
 
+mod checkpoints;
 mod gathered;
 mod hostile;
 mod kernel_streams;

@@ -16,7 +16,7 @@ use anyhow::{Context, bail, ensure};
 use clap::{ArgAction, Args};
 use jiff::tz::TimeZone;
 use larder::{ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSnapshots, Received};
-use larder_objects::Address;
+use larder_objects::{Address, parse_size};
 
 use super::Outcome;
 use super::objects::parse_address;
@@ -43,9 +43,9 @@ const INPUT_BYTES: usize = 1 << 20;
 /// command failed, can be changed and has none: delete it and receive again.
 ///
 /// With --from, the newest stream at a URL is received, or the one that --stream names, and before
-/// it those that it needs and that are not there yet. A snapshot that is incomplete because of an
-/// error or an interruption is removed, by this command or by the next one into the same directory:
-/// run it again and it goes on with that snapshot.
+/// it those that it needs and that are not there yet. After an error or an interruption, run the
+/// command again and it goes on: where the stream was left, or where the last checkpoint was taken
+/// if the computer failed.
 ///
 /// Examples:
 ///   btrfs send /data/monday | larder receive backup.img:/snapshots
@@ -74,6 +74,10 @@ pub struct Receive {
     /// The stream to receive, by its id, or by the name or the uuid of its snapshot
     #[arg(long, value_name = "STREAM", requires = "from")]
     stream: Option<String>,
+    /// With --from, remember the state of an incomplete snapshot after each SIZE of its stream
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1G",
+        requires = "from")]
+    checkpoint_every: u64,
     /// Stop where the first stream ends; otherwise everything is received up to the end of the
     /// input
     #[arg(short = 'e')]
@@ -183,6 +187,7 @@ impl Receive {
             stop_at_end: self.stop_at_end,
             max_errors: self.max_errors,
             force_decompress: self.force_decompress,
+            checkpoints: None,
         }
     }
 

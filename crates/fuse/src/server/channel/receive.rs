@@ -10,8 +10,8 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 
-use larder::{Directory, ReceiveEvent, ReceiveOptions, ReceiveSnapshots};
-use larder_ioctl::channel::{Kind, NodeId, ReceiveNews, ReceiveReply, ReceiveRequest, frame};
+use larder::{Directory, ReceiveCheckpoints, ReceiveEvent, ReceiveOptions, ReceiveSnapshots};
+use larder_ioctl::channel::{self, Kind, NodeId, ReceiveNews, ReceiveReply, ReceiveRequest, frame};
 
 use super::input;
 use crate::protocol::Notice;
@@ -35,6 +35,15 @@ impl Hiding<'_> {
         self.server.hidden.insert(self.directory, name);
         self.names.push(name.to_owned());
     }
+
+    /// Makes the kernel forget that there is nothing of this name in the directory.
+    fn tell_kernel(&self, name: &OsStr) {
+        let id = self.server.nodes.id_of(self.directory);
+        for notice in Notice::name_and_directory(id, name) {
+            // It fails if the kernel knows nothing to forget.
+            let _ = self.kernel.notify(&notice);
+        }
+    }
 }
 
 impl Drop for Hiding<'_> {
@@ -42,11 +51,7 @@ impl Drop for Hiding<'_> {
         for name in &self.names {
             self.server.hidden.remove(self.directory, name);
         }
-        let id = self.server.nodes.id_of(self.directory);
-        for notice in self.names.iter().flat_map(|name| Notice::name_and_directory(id, name)) {
-            // It fails if the kernel knows nothing to forget.
-            let _ = self.kernel.notify(&notice);
-        }
+        self.names.iter().for_each(|name| self.tell_kernel(name));
     }
 }
 
@@ -61,12 +66,22 @@ pub(super) fn receive(
     let inode = server.filesystem.subvolume_by_id(subvolume)?.inode(inode)?;
     let directory = inode.into_directory()?;
     let ReceiveRequest { stop_at_end, max_errors, force_decompress, .. } = *request;
-    let options = ReceiveOptions { stop_at_end, max_errors, force_decompress };
+    let checkpoints = request.checkpoints.map(|checkpoints| {
+        let channel::ReceiveCheckpoints { stream, every_bytes, from } = checkpoints;
+        ReceiveCheckpoints { stream, every_bytes, from }
+    });
+    let options = ReceiveOptions { stop_at_end, max_errors, force_decompress, checkpoints };
     let mut hiding = Hiding { server, directory: &directory, kernel, names: Vec::new() };
     let mut told_bytes = 0;
     let mut observe = |event: ReceiveEvent<'_>| {
-        if let ReceiveEvent::Begins { name, .. } = &event {
-            hiding.hide(OsStr::from_bytes(name));
+        match event {
+            ReceiveEvent::Begins { name, .. } => hiding.hide(OsStr::from_bytes(name)),
+            ReceiveEvent::Checkpoint(byte) => {
+                let stream = checkpoints.map(|checkpoints| checkpoints.stream);
+                let name = stream.map(|stream| ReceiveCheckpoints::name(stream, byte));
+                name.inspect(|name| hiding.tell_kernel(OsStr::new(name)));
+            }
+            _ => {}
         }
         match tell(&event, &mut told_bytes, socket) {
             Ok(()) => ControlFlow::Continue(()),
@@ -98,6 +113,7 @@ fn tell(event: &ReceiveEvent<'_>, told_bytes: &mut u64, socket: &UnixStream) -> 
             news(ReceiveNews::Begins { name, is_snapshot })
         }
         ReceiveEvent::Failed(error) => news(ReceiveNews::Failed(error.to_string().as_bytes())),
+        ReceiveEvent::Checkpoint(byte) => news(ReceiveNews::Checkpoint(byte)),
         ReceiveEvent::Read(bytes) if bytes >= *told_bytes + STEP_BYTES => {
             *told_bytes = bytes;
             news(ReceiveNews::Read(bytes))

@@ -24,7 +24,7 @@ pub use self::changes::Changes;
 use self::names::Names;
 pub use self::original::Original;
 use super::error::{CommandError, CommandProblem};
-use super::target::{Candidate, Origin, Target, choose};
+use super::target::{Base, Candidate, Origin, Target, choose};
 use crate::wire::Command;
 
 /// The user and the group of inodes whose owner no command has set.
@@ -55,22 +55,24 @@ struct Receiving {
 }
 
 impl Target for ImageTarget {
-    fn begin(
-        &mut self,
-        name: &[u8],
-        sent: Origin,
-        parent: Option<Origin>,
-    ) -> Result<(), CommandProblem> {
+    fn begin(&mut self, name: &[u8], sent: Origin, base: Base<'_>) -> Result<(), CommandProblem> {
         self.current = None;
         let name = OsStr::from_bytes(name);
-        let subvolume = match parent {
-            None => {
+        let snapshot = |of| self.directory.snapshot_child(name, &of, SnapshotKind::Writable);
+        let subvolume = match base {
+            Base::Empty => {
                 let root = NewInode { mode: 0o755, uid: 0, gid: 0, umask: 0, device: (0, 0) };
                 self.directory.create_child_subvolume(name, &root)?
             }
-            Some(parent) => {
-                let parent = find(self.directory.subvolume().filesystem(), parent)?;
-                self.directory.snapshot_child(name, &parent, SnapshotKind::Writable)?
+            Base::Parent(parent) => {
+                snapshot(find(self.directory.subvolume().filesystem(), parent)?)?
+            }
+            Base::Checkpoint(name) => {
+                let root = self.directory.child(OsStr::new(name))?;
+                if !root.is_subvolume_root() {
+                    return Err(CommandProblem::Invalid("its checkpoint is no subvolume"));
+                }
+                snapshot(root.subvolume().clone())?
             }
         };
         let names = Names::in_subvolume(subvolume.root()?);
@@ -87,6 +89,13 @@ impl Target for ImageTarget {
     fn apply_deferred(&mut self) -> Result<(), CommandError> {
         let Some(receiving) = &mut self.current else { return Ok(()) };
         receiving.applier.apply_deferred()
+    }
+
+    fn take_checkpoint(&mut self, name: &str) -> Result<(), CommandProblem> {
+        let current = self.current.as_ref().ok_or(CommandProblem::NoSubvolume)?;
+        let name = OsStr::new(name);
+        self.directory.snapshot_child(name, &current.subvolume, SnapshotKind::ReadOnly)?;
+        Ok(current.subvolume.filesystem().sync()?)
     }
 
     fn finish(&mut self) -> Result<(), CommandProblem> {

@@ -24,7 +24,7 @@ use rustix::fs::{
 use self::paths::{Paths, link_of};
 use super::error::{CommandError, CommandProblem};
 use super::node::MadeNode;
-use super::target::{Origin, Target};
+use super::target::{Base, Origin, Target};
 use crate::wire::{Command, Timestamp};
 
 /// A directory of a mounted file system, to receive subvolumes in. Most of its requests need root.
@@ -41,25 +41,23 @@ impl MountedTarget {
         let directory = rustix::fs::open(path, flags, Mode::empty())?;
         Ok(Self { directory, current: None })
     }
+
+    fn open_root(&self, name: &[u8]) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(openat(&self.directory, name, flags, Mode::empty())?)
+    }
 }
 
 impl Target for MountedTarget {
-    fn begin(
-        &mut self,
-        name: &[u8],
-        sent: Origin,
-        parent: Option<Origin>,
-    ) -> Result<(), CommandProblem> {
+    fn begin(&mut self, name: &[u8], sent: Origin, base: Base<'_>) -> Result<(), CommandProblem> {
         self.current = None;
-        match parent {
-            None => larder_ioctl::create_subvolume(&self.directory, name)?,
-            Some(parent) => {
-                let parent = parents::find(&self.directory, parent)?;
-                larder_ioctl::create_snapshot(&self.directory, parent, name, false)?;
-            }
+        let snapshot = |of| larder_ioctl::create_snapshot(&self.directory, of, name, false);
+        match base {
+            Base::Empty => larder_ioctl::create_subvolume(&self.directory, name)?,
+            Base::Parent(parent) => snapshot(parents::find(&self.directory, parent)?)?,
+            Base::Checkpoint(name) => snapshot(self.open_root(name.as_bytes())?)?,
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let root = openat(&self.directory, name, flags, Mode::empty()).map_err(io::Error::from)?;
+        let root = self.open_root(name)?;
         let (paths, sources) = (Paths::new(root), HashMap::new());
         self.current = Some(Receiving { paths, sent, sources });
         Ok(())
@@ -73,6 +71,12 @@ impl Target for MountedTarget {
 
     fn apply_deferred(&mut self) -> Result<(), CommandError> {
         Ok(())
+    }
+
+    fn take_checkpoint(&mut self, name: &str) -> Result<(), CommandProblem> {
+        let current = self.current.as_ref().ok_or(CommandProblem::NoSubvolume)?;
+        let (directory, root) = (&self.directory, current.paths.root());
+        Ok(larder_ioctl::create_snapshot(directory, root, name.as_bytes(), true)?)
     }
 
     fn finish(&mut self) -> Result<(), CommandProblem> {

@@ -6,10 +6,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use larder::{Directory, ErrorKind, ReceiveError, ReceiveOptions, ReceiveSnapshots, Received};
-use larder_objects::streams::{Name, Origin};
+use larder::{
+    Directory, ErrorKind, ReceiveCheckpoints, ReceiveError, ReceiveOptions, ReceiveSnapshots,
+    Received,
+};
+use larder_objects::streams::{Name, Origin, StreamId};
 
-use super::{AtName, Destination, NOTE, Observe, origins};
+use super::note::{NOTE, Note};
+use super::{AtName, Destination, Observe, origins};
 use crate::command::receive::trimmed;
 use crate::source::{Writing, on_image};
 use crate::target::Target;
@@ -53,21 +57,30 @@ impl Destination for Image {
         Ok(AtName::of(info.is_read_only, info.received_uuid))
     }
 
-    fn delete(&self, name: &Name) -> anyhow::Result<()> {
-        self.directory.delete_child_subvolume(OsStr::from_bytes(name.as_bytes()))?;
+    fn delete(&self, name: &[u8]) -> anyhow::Result<()> {
+        self.directory.delete_child_subvolume(OsStr::from_bytes(name))?;
         Ok(self.writing.filesystem.sync()?)
     }
 
-    fn noted(&self) -> anyhow::Result<Option<Name>> {
+    fn checkpoints(&self, stream: StreamId) -> anyhow::Result<Vec<u64>> {
+        let mut positions = Vec::new();
+        for entry in self.directory.entries()? {
+            let name = entry?.name().as_bytes().to_vec();
+            positions.extend(ReceiveCheckpoints::position(stream.number(), &name));
+        }
+        Ok(positions)
+    }
+
+    fn noted(&self) -> anyhow::Result<Option<Note>> {
         match self.writing.start.read(&self.note) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            text => Ok(Name::new(&text?)),
+            text => Ok(Note::parse(&text?)),
         }
     }
 
-    fn note(&mut self, name: Option<&Name>) -> anyhow::Result<()> {
-        match name {
-            Some(name) => self.writing.start.write(&self.note, name.as_bytes())?,
+    fn note(&mut self, note: Option<&Note>) -> anyhow::Result<()> {
+        match note {
+            Some(note) => self.writing.start.write(&self.note, note.to_bytes())?,
             None => self.writing.start.remove_file(&self.note)?,
         }
         Ok(self.writing.filesystem.sync()?)

@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use larder::{
-    MountedFilesystem, MountedSnapshot, Overview, ReceiveError, ReceiveOptions, Received,
+    MountedFilesystem, MountedSnapshot, Overview, ReceiveCheckpoints, ReceiveError, ReceiveOptions,
+    Received,
 };
-use larder_objects::streams::{Name, Origin};
+use larder_objects::streams::{Name, Origin, StreamId};
 
-use super::{AtName, Destination, NOTE, Observe, origins};
+use super::note::{NOTE, Note};
+use super::{AtName, Destination, Observe, origins};
 
 pub(super) struct Mounted {
     directory: PathBuf,
@@ -50,12 +52,12 @@ impl Mounted {
         self.directory.join(OsStr::from_bytes(name.as_bytes()))
     }
 
-    fn read_note(&self) -> io::Result<Option<Name>> {
+    fn read_note(&self) -> io::Result<Option<Note>> {
         let mut text = Vec::new();
         let mut note = &self.note;
         note.rewind()?;
         note.read_to_end(&mut text)?;
-        Ok(Name::new(&text))
+        Ok(Note::parse(&text))
     }
 
     fn write_note(&self, text: &[u8]) -> io::Result<()> {
@@ -96,20 +98,30 @@ impl Destination for Mounted {
         Ok(AtName::of(info.is_read_only, info.received_uuid))
     }
 
-    fn delete(&self, name: &Name) -> anyhow::Result<()> {
-        let named = || self.shown(name);
+    fn delete(&self, name: &[u8]) -> anyhow::Result<()> {
+        let named = || self.directory.join(OsStr::from_bytes(name)).display().to_string();
         let directory = File::open(&self.directory).with_context(named)?;
-        larder_ioctl::delete_subvolume(directory, name.as_bytes()).with_context(named)
+        larder_ioctl::delete_subvolume(directory, name).with_context(named)
     }
 
-    fn noted(&self) -> anyhow::Result<Option<Name>> {
+    fn checkpoints(&self, stream: StreamId) -> anyhow::Result<Vec<u64>> {
+        let named = || self.directory.display().to_string();
+        let mut positions = Vec::new();
+        for entry in fs::read_dir(&self.directory).with_context(named)? {
+            let name = entry.with_context(named)?.file_name();
+            positions.extend(ReceiveCheckpoints::position(stream.number(), name.as_bytes()));
+        }
+        Ok(positions)
+    }
+
+    fn noted(&self) -> anyhow::Result<Option<Note>> {
         self.read_note().with_context(|| self.directory.join(NOTE).display().to_string())
     }
 
-    fn note(&mut self, name: Option<&Name>) -> anyhow::Result<()> {
-        let written = self.write_note(name.map_or(&[], Name::as_bytes));
+    fn note(&mut self, note: Option<&Note>) -> anyhow::Result<()> {
+        let written = self.write_note(&note.map(Note::to_bytes).unwrap_or_default());
         written.with_context(|| self.directory.join(NOTE).display().to_string())?;
-        self.is_noted = name.is_some();
+        self.is_noted = note.is_some();
         Ok(())
     }
 
