@@ -14,6 +14,8 @@ const BYTES: &str = "{spinner} {bytes} ({bytes_per_sec})";
 const BYTES_AND_LEFT: &str = "{spinner} {bytes} of {total_bytes} ({bytes_per_sec}, {eta} left)";
 const FILES: &str = "{spinner} {pos} files";
 const FILES_AND_LEFT: &str = "{spinner} {pos} of {len} files ({eta} left)";
+const OBJECTS: &str = "{spinner} {pos} objects";
+const OBJECTS_AND_LEFT: &str = "{spinner} {pos} of {len} objects ({eta} left)";
 const STEPS: &str = "{msg} {pos}/{len} ({eta} left)";
 
 /// A line on standard error, if that is a terminal. It appears once the work has taken two seconds.
@@ -35,6 +37,11 @@ impl Progress {
     /// For an unknown number of files.
     pub fn of_files() -> Self {
         Self::new(None, FILES, FILES_AND_LEFT)
+    }
+
+    /// For an unknown number of objects in a store.
+    pub fn of_objects() -> Self {
+        Self::new(None, OBJECTS, OBJECTS_AND_LEFT)
     }
 
     /// For a known number of steps.

@@ -279,12 +279,16 @@ impl ObjectDevice {
     }
 
     /// Makes a checkpoint, deletes what no kept state needs once its time is over, and finds
-    /// objects that writers left behind when they were interrupted.
+    /// objects that writers left behind when they were interrupted. `tell` learns how many objects
+    /// of how many known ones are done.
     ///
     /// # Errors
     /// [`ObjectsError::Fenced`], and those of the store.
-    pub fn collect_garbage(&self) -> Result<Collected, ObjectsError> {
-        garbage::collect(self.writing()?, &self.content)
+    pub fn collect_garbage(
+        &self,
+        mut tell: impl FnMut(u64, u64) + Send,
+    ) -> Result<Collected, ObjectsError> {
+        garbage::collect(self.writing()?, &self.content, &mut tell)
     }
 
     /// The next range from `offset` on that has content; all before it is zeros. `None` if there is

@@ -6,13 +6,10 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-
-use parking_lot::Mutex;
 
 use crate::content::Content;
 use crate::device;
+use crate::each::{delete, each};
 use crate::error::ObjectsError;
 use crate::id::Kind;
 use crate::manifest::Manifest;
@@ -20,9 +17,6 @@ use crate::map::{Checkpoint, Doomed, Root};
 use crate::segment;
 use crate::store::Store;
 use crate::writer::Writer;
-
-/// So many segments are verified at once.
-const VERIFYING_THREADS: usize = 8;
 
 /// Moves objects that no kept state needs from the list of objects to that of doomed ones.
 pub(crate) fn doom(root: &mut Root, manifest: &Manifest, now: u64) {
@@ -49,10 +43,15 @@ pub struct Collected {
     pub waiting: u64,
 }
 
-/// Finds and deletes objects that no kept state needs.
-pub(crate) fn collect(writer: &Writer, content: &Content) -> Result<Collected, ObjectsError> {
+/// Finds and deletes objects that no kept state needs. `tell` learns how many objects of how many
+/// known ones are done.
+pub(crate) fn collect(
+    writer: &Writer,
+    content: &Content,
+    tell: &mut (dyn FnMut(u64, u64) + Send),
+) -> Result<Collected, ObjectsError> {
     writer.checkpoint()?;
-    let rewritten = writer.rewrite_sparse()?;
+    let rewritten = writer.rewrite_sparse(tell)?;
     let store = &*content.store;
     let manifest = writer.manifest();
     let root = Arc::clone(&*content.checkpoint.read());
@@ -64,22 +63,24 @@ pub(crate) fn collect(writer: &Writer, content: &Content) -> Result<Collected, O
         .chain(root.doomed.iter().map(|doomed| doomed.id))
         .chain(manifest.tail.iter().map(|segment| segment.id))
         .collect();
-    let mut collected = Collected { rewritten, ..Collected::default() };
+    let mut left = Vec::new();
     for folder in [Kind::Segment, Kind::Map].map(Kind::folder) {
         for listed in store.list(folder)? {
             // Objects of this writer may not be in any manifest yet. Earlier ones write no more.
             let is_left = Kind::parse(&listed.name)
                 .is_some_and(|(_, id)| id.epoch() < manifest.epoch && !known.contains(&id));
             if is_left {
-                store.delete(&listed.name)?;
-                collected.deleted += 1;
+                left.push(listed.name);
             }
         }
     }
-    let expired = writer.delete_expired()?;
-    collected.deleted += expired;
-    collected.waiting = root.doomed.len() as u64 - expired;
-    Ok(collected)
+    let (before, left_over) = (rewritten, left.len() as u64);
+    delete(store, &left, |deleted| tell(before + deleted, before + left_over))?;
+    let before = before + left_over;
+    let expired =
+        writer.delete_expired(&mut |deleted, all| tell(before + deleted, before + all))?;
+    let waiting = root.doomed.len() as u64 - expired;
+    Ok(Collected { rewritten, deleted: left_over + expired, waiting })
 }
 
 /// Reads every object that a kept state needs and compares it with its checksums. `tell` learns
@@ -87,7 +88,10 @@ pub(crate) fn collect(writer: &Writer, content: &Content) -> Result<Collected, O
 ///
 /// # Errors
 /// One that was found first, with the object's name.
-pub fn verify(store: &dyn Store, tell: impl FnMut(u64, u64) + Send) -> Result<u64, ObjectsError> {
+pub fn verify(
+    store: &dyn Store,
+    mut tell: impl FnMut(u64, u64) + Send,
+) -> Result<u64, ObjectsError> {
     let (manifest, _) = device::read_manifest(store)?;
     let checkpoint = Checkpoint::load(store, manifest.root)?;
     for index in 0..checkpoint.root.pages.len() {
@@ -105,23 +109,14 @@ pub fn verify(store: &dyn Store, tell: impl FnMut(u64, u64) + Send) -> Result<u6
         Checkpoint::load(store, era.root)?;
     }
     let total: u64 = segments.iter().map(|(_, len_bytes)| len_bytes).sum();
-    let (next, progress) = (AtomicUsize::new(0), Mutex::new((0, tell)));
-    let work = || {
-        while let Some((id, len_bytes)) = segments.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if let Err(error) = segment::verify(store, *id, *len_bytes) {
-                next.store(segments.len(), Ordering::Relaxed);
-                return Err(error);
-            }
-            let (done, tell) = &mut *progress.lock();
-            *done += len_bytes;
-            tell(*done, total);
-        }
-        Ok(())
-    };
-    thread::scope(|scope| {
-        let threads: Vec<_> = (0..VERIFYING_THREADS).map(|_| scope.spawn(work)).collect();
-        let mut results = threads.into_iter().map(|it| it.join().expect("it does not panic"));
-        results.try_for_each(|result| result)
-    })?;
+    let mut done = 0;
+    each(
+        &segments,
+        |(id, len_bytes)| segment::verify(store, *id, *len_bytes),
+        |(_, len_bytes)| {
+            done += len_bytes;
+            tell(done, total);
+        },
+    )?;
     Ok(total)
 }

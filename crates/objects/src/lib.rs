@@ -43,6 +43,7 @@ mod codec;
 mod compact;
 mod content;
 mod device;
+mod each;
 mod error;
 mod garbage;
 mod id;

@@ -24,6 +24,7 @@ use crate::clock::Clock;
 use crate::compact;
 use crate::content::Content;
 use crate::device::Options;
+use crate::each::each;
 use crate::error::ObjectsError;
 use crate::garbage;
 use crate::id::{Kind, ObjectId};
@@ -350,8 +351,12 @@ impl Writer {
         }
     }
 
-    /// Rewrites all sparse segments. The next checkpoint knows the result.
-    pub(crate) fn rewrite_sparse(&self) -> Result<u64, ObjectsError> {
+    /// Rewrites all sparse segments. The next checkpoint knows the result. `tell` learns how many of
+    /// how many known ones are rewritten.
+    pub(crate) fn rewrite_sparse(
+        &self,
+        tell: &mut (dyn FnMut(u64, u64) + Send),
+    ) -> Result<u64, ObjectsError> {
         let content = &self.shared.content;
         let mut rewritten = 0;
         loop {
@@ -360,12 +365,14 @@ impl Writer {
             if segments.is_empty() {
                 return Ok(rewritten);
             }
+            let all = rewritten + segments.len() as u64;
+            tell(rewritten, all);
             let bytes = compact::rewrite(content, &self.open, &segments)?;
             self.checkpoint()?;
             if bytes == 0 {
                 return Ok(rewritten);
             }
-            rewritten += segments.len() as u64;
+            rewritten = all;
         }
     }
 
@@ -383,16 +390,26 @@ impl Writer {
     }
 
     /// Deletes what the checkpoint in the store calls doomed, if its time is over. Returns how many
-    /// objects that were.
-    pub(crate) fn delete_expired(&self) -> Result<u64, ObjectsError> {
+    /// objects that were, and tells how many of them are deleted.
+    pub(crate) fn delete_expired(
+        &self,
+        tell: &mut (dyn FnMut(u64, u64) + Send),
+    ) -> Result<u64, ObjectsError> {
         let commit = self.commit.lock();
         let checkpoint = Arc::clone(&*self.shared.content.checkpoint.read());
         let expired = expired(&checkpoint, &commit.manifest, self.clock.now());
-        for doomed in &expired {
-            self.store().delete(&doomed.kind.name(doomed.id))?;
-            self.deleted.lock().insert(doomed.id);
-        }
-        Ok(expired.len() as u64)
+        let (store, all) = (self.store(), expired.len() as u64);
+        let mut done = 0;
+        each(
+            &expired,
+            |doomed| Ok(store.delete(&doomed.kind.name(doomed.id))?),
+            |doomed| {
+                self.deleted.lock().insert(doomed.id);
+                done += 1;
+                tell(done, all);
+            },
+        )?;
+        Ok(all)
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::catalogue::{Catalogue, Stream, StreamId, Unfinished};
 use super::part::{INDEXES, Index, IndexName, PARTS, Part};
+use crate::each;
 use crate::error::ObjectsError;
 use crate::probe;
 use crate::store::{Listed, Store};
@@ -38,7 +39,8 @@ pub struct Pruned {
 }
 
 /// Removes streams from the catalogue, and interrupted sends that showed no life for
-/// `forget_after` seconds. Then deletes the objects that nothing in the catalogue needs.
+/// `forget_after` seconds. Then deletes the objects that nothing in the catalogue needs; `tell` learns
+/// how many of how many.
 ///
 /// # Errors
 /// [`ObjectsError::Needed`] if a stream that stays needs one that was to go; then nothing has
@@ -47,6 +49,7 @@ pub fn prune(
     store: &dyn Store,
     pruning: &Pruning,
     forget_after: u64,
+    mut tell: impl FnMut(u64, u64) + Send,
 ) -> Result<Pruned, ObjectsError> {
     Catalogue::load(store)?;
     // Before the catalogue: what is registered later is not in these lists.
@@ -68,12 +71,10 @@ pub fn prune(
     })?;
     forgotten.retain(|id| !catalogue.knows(*id));
     removed.retain(|stream| !catalogue.knows(stream.id));
-    Ok(Pruned {
-        removed,
-        needed,
-        forgotten: forgotten.len() as u64,
-        deleted: delete_unneeded(store, &catalogue, &listed)?,
-    })
+    let unneeded = unneeded(store, &catalogue, &listed)?;
+    let deleted = unneeded.len() as u64;
+    each::delete(store, &unneeded, |done| tell(done, deleted))?;
+    Ok(Pruned { removed, needed, forgotten: forgotten.len() as u64, deleted })
 }
 
 /// The streams that go, and those that stay only since others need them.
@@ -136,12 +137,12 @@ fn named(stream: &Stream) -> String {
     format!("{} ({})", stream.name, stream.id)
 }
 
-/// Deletes those of the listed objects that nothing in the catalogue needs.
-fn delete_unneeded(
+/// The names of those of the listed objects that nothing in the catalogue needs.
+fn unneeded(
     store: &dyn Store,
     catalogue: &Catalogue,
     listed: &[Listed],
-) -> Result<u64, ObjectsError> {
+) -> Result<Vec<String>, ObjectsError> {
     let streams: HashMap<_, _> = catalogue.streams.iter().map(|it| (it.id, it)).collect();
     let mut parts: HashMap<StreamId, Vec<Part>> = HashMap::new();
     let mut unneeded = Vec::new();
@@ -167,8 +168,5 @@ fn delete_unneeded(
             _ => {}
         }
     }
-    for name in &unneeded {
-        store.delete(name)?;
-    }
-    Ok(unneeded.len() as u64)
+    Ok(unneeded)
 }

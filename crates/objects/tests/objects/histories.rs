@@ -275,7 +275,7 @@ impl History {
                 if !writer.is_fenced {
                     self.possible.push(writer.now.clone());
                 }
-                if writer.device.collect_garbage().is_ok() {
+                if writer.device.collect_garbage(|_, _| ()).is_ok() {
                     assert!(!writer.is_fenced, "a fenced writer has made a checkpoint");
                     writer.has_unflushed = false;
                     self.possible = vec![writer.now.clone()];
@@ -295,7 +295,7 @@ impl History {
         self.assert_states(&options);
         let device = ObjectDevice::open_elsewhere(Arc::clone(&store), &options).unwrap();
         self.assert_possible(&read(&device).unwrap());
-        device.collect_garbage().unwrap();
+        device.collect_garbage(|_, _| ()).unwrap();
         self.assert_possible(&read(&device).unwrap());
         drop(device);
         self.assert_states(&options);
@@ -327,7 +327,7 @@ fn assert_nothing_is_left(store: &Arc<MemoryStore>, options: &Options) {
     for _ in 0..3 {
         let device = ObjectDevice::open_elsewhere(Arc::clone(store) as _, options).unwrap();
         device.set_policy(nothing, 0).unwrap();
-        device.collect_garbage().unwrap();
+        device.collect_garbage(|_, _| ()).unwrap();
     }
     let info = info(&**store).unwrap();
     let needed = info.segments.0 + info.maps.0 + info.doomed;
@@ -385,7 +385,7 @@ fn writes_and_checkpoints_at_once() {
             && !threads.iter().any(thread::ScopedJoinHandle::is_finished)
         {
             if rounds % 3 == 0 {
-                device.collect_garbage().map(drop).unwrap();
+                device.collect_garbage(|_, _| ()).map(drop).unwrap();
             }
             device.flush().unwrap();
             rounds += 1;

@@ -48,7 +48,7 @@ fn a_device_is_made_and_written() {
             device.flush().unwrap();
         }
         device.set_policy(Policy::default(), u64::from(round)).unwrap();
-        device.collect_garbage().unwrap();
+        device.collect_garbage(|_, _| ()).unwrap();
     }
     verify(&*store, |_, _| {}).unwrap();
 }
@@ -77,7 +77,7 @@ fn streams_are_sent_received_and_pruned() {
         download.read_to_end(&mut found).unwrap();
         assert_eq!(found, [number; 1234]);
     }
-    let pruned = prune(&*store, &Pruning::AllBut(1), 0).unwrap();
+    let pruned = prune(&*store, &Pruning::AllBut(1), 0, |_, _| ()).unwrap();
     assert_eq!(pruned.removed.len(), 2);
     assert_eq!(Catalogue::load(&*store).unwrap().streams.len(), 1);
 }

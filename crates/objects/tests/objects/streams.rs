@@ -298,7 +298,7 @@ fn of_two_streams_of_a_snapshot_the_one_that_can_be_received_is_used() {
 }
 
 fn pruned(store: &Arc<dyn Store>, pruning: &Pruning) -> Pruned {
-    prune(&**store, pruning, NEVER).unwrap()
+    prune(&**store, pruning, NEVER, |_, _| ()).unwrap()
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn no_stream_loses_what_it_needs() {
     let id = |number: usize| catalogue.streams[number - 1].id;
     let these = |streams, with_dependents| Pruning::These { streams, with_dependents };
     let refused =
-        prune(&*store, &these(vec![id(2)], false), NEVER).unwrap_err().to_string();
+        prune(&*store, &these(vec![id(2)], false), NEVER, |_, _| ()).unwrap_err().to_string();
     assert!(refused.contains("snapshot 3") && refused.contains("snapshot 2"), "{refused}");
     assert_eq!(Catalogue::load(&*store).unwrap(), catalogue);
     // The newest two and what they need.
@@ -325,7 +325,7 @@ fn no_stream_loses_what_it_needs() {
     assert_eq!(numbers(&result.removed), [4, 5]);
     assert_nothing_is_left(&memory);
     assert!(matches!(
-        prune(&*self::memory().1, &Pruning::Nothing, NEVER),
+        prune(&*self::memory().1, &Pruning::Nothing, NEVER, |_, _| ()),
         Err(ObjectsError::NoStreams { .. })
     ));
 }
@@ -340,12 +340,12 @@ fn interrupted_sends_are_forgotten_when_their_time_is_over() {
     let mut upload = begin(&store, &description(1, None)).unwrap();
     upload.write_all(&content[..500]).unwrap();
     memory.set_clock(memory.now() + WEEK - 60);
-    let result = prune(&*store, &Pruning::Nothing, WEEK).unwrap();
+    let result = prune(&*store, &Pruning::Nothing, WEEK, |_, _| ()).unwrap();
     assert_eq!((result.forgotten, result.deleted), (0, 0));
     assert_eq!(Catalogue::load(&*store).unwrap().unfinished.len(), 1);
     upload.write_all(&content[500..]).unwrap();
     memory.set_clock(memory.now() + 60);
-    let result = prune(&*store, &Pruning::Nothing, WEEK).unwrap();
+    let result = prune(&*store, &Pruning::Nothing, WEEK, |_, _| ()).unwrap();
     assert_eq!(result.forgotten, 1);
     assert!(matches!(upload.finish(), Err(ObjectsError::Pruned { .. })));
     pruned(&store, &Pruning::Nothing);
@@ -464,7 +464,7 @@ impl History {
             }
         };
         let forget_after = if self.rng.random_bool(0.3) { 0 } else { NEVER };
-        if let Err(error) = prune(&*path, &pruning, forget_after) {
+        if let Err(error) = prune(&*path, &pruning, forget_after, |_, _| ()) {
             assert!(network.may_fail(), "{error}");
         }
     }
@@ -495,7 +495,7 @@ impl History {
             }
         }
         self.assert_sound();
-        prune(&*self.store, &Pruning::Nothing, 0).unwrap();
+        prune(&*self.store, &Pruning::Nothing, 0, |_, _| ()).unwrap();
         self.assert_sound();
         assert_nothing_is_left(&self.memory);
         let catalogue = Catalogue::load(&*self.store).unwrap();

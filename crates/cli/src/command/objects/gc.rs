@@ -12,6 +12,7 @@ use crate::command::Outcome;
 use crate::global::Global;
 use crate::output::stdout;
 use crate::print::write_json;
+use crate::progress::Progress;
 
 /// Delete objects that no kept state needs
 ///
@@ -53,7 +54,12 @@ impl Gc {
             let policy = self.keep.unwrap_or(before.policy);
             device.set_policy(policy, self.delete_after.unwrap_or(before.delete_after))?;
         }
-        let collected = device.collect_garbage()?;
+        let mut progress = Progress::of_objects();
+        let collected = device.collect_garbage(|done, total| {
+            progress.expect(total);
+            progress.set(done);
+        })?;
+        drop(progress);
         let object = Object {
             rewritten: collected.rewritten,
             deleted: collected.deleted,

@@ -14,6 +14,7 @@ use crate::command::objects::{parse_address, parse_time, store};
 use crate::global::Global;
 use crate::output::stdout;
 use crate::print::write_json;
+use crate::progress::Progress;
 
 /// Remove streams, and what interrupted sends have left
 ///
@@ -67,7 +68,12 @@ impl Prune {
                 Pruning::These { streams, with_dependents: self.dependents }
             }
         };
-        let pruned = prune(&*store, &pruning, self.delete_after)?;
+        let mut progress = Progress::of_objects();
+        let pruned = prune(&*store, &pruning, self.delete_after, |done, total| {
+            progress.expect(total);
+            progress.set(done);
+        })?;
+        drop(progress);
         let mut out = stdout();
         if global.is_json() {
             let object = Object {

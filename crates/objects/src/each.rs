@@ -1,0 +1,56 @@
+//! The same request for each of many objects.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use parking_lot::Mutex;
+
+use crate::error::ObjectsError;
+use crate::store::Store;
+
+/// So many requests are made at once.
+const AT_ONCE: usize = 8;
+
+/// Makes a request for each of `objects`, several at once, and tells of each one that succeeded.
+/// Makes no further ones after an error.
+pub(crate) fn each<T: Sync>(
+    objects: &[T],
+    request: impl Fn(&T) -> Result<(), ObjectsError> + Sync,
+    done: impl FnMut(&T) + Send,
+) -> Result<(), ObjectsError> {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(done));
+    let work = || {
+        while let Some(object) = objects.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(error) = request(object) {
+                next.store(objects.len(), Ordering::Relaxed);
+                return Err(error);
+            }
+            (done.lock())(object);
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let threads = AT_ONCE.min(objects.len());
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let results = threads.into_iter().map(|it| it.join().expect("it does not panic"));
+        // Every thread has ended before the first error is returned.
+        results.fold(Ok(()), Result::and)
+    })
+}
+
+/// Deletes objects. `tell` gets how many are deleted.
+pub(crate) fn delete(
+    store: &dyn Store,
+    names: &[String],
+    mut tell: impl FnMut(u64) + Send,
+) -> Result<(), ObjectsError> {
+    let mut deleted = 0;
+    each(
+        names,
+        |name| Ok(store.delete(name)?),
+        |_| {
+            deleted += 1;
+            tell(deleted);
+        },
+    )
+}
