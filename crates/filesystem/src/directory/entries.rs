@@ -75,7 +75,7 @@ impl Directory {
         Ok(live.end_index(&mut live.write())?)
     }
 
-    /// The index of the entry `name` of this directory. The caller holds the inode's state.
+    /// The index of the entry `name` of this directory.
     pub(crate) fn index_of(&self, name: &[u8]) -> Result<u64> {
         let (mut next, mut found) = (Some(0), None);
         while let Some(from) = next

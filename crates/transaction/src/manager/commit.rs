@@ -63,11 +63,11 @@ impl TransactionManager {
         self.check_alive()?;
         self.with_hook(|hook| hook.in_commit(&exclusive))?;
         // Now, so that changes which threads note from here on make another commit due.
-        self.timer().clear_work();
+        self.timer().clear_work(&exclusive);
         // The commit makes all logs void.
         *logs = Logs::default();
         self.tree_space.give_up_log_blocks()?;
-        let frozen = self.freeze()?;
+        let frozen = self.freeze(&exclusive)?;
         exclusive.forget_joins();
         if self.hook.get().is_some_and(|hook| hook.has_more()) {
             self.note_work();
@@ -95,9 +95,8 @@ impl TransactionManager {
         Ok(())
     }
 
-    /// Ends the running generation. `None` if nothing has changed in it. The caller has an
-    /// [`Exclusive`].
-    fn freeze(&self) -> Result<Option<Frozen>> {
+    /// Ends the running generation. `None` if nothing has changed in it.
+    fn freeze(&self, exclusive: &Exclusive<'_>) -> Result<Option<Frozen>> {
         let is_changed = self.tree_space.is_changed.swap(false, Relaxed)
             || self.trees.lock_roots().is_dirty()
             || self.superblock.take_dirty()
@@ -110,24 +109,24 @@ impl TransactionManager {
         self.write_quotas(generation)?;
         self.bookkeeping.device_stats.write()?;
         self.bookkeeping.remove_empty_groups()?;
-        self.write_until_stable()?;
+        self.write_until_stable(exclusive)?;
         let superblock = self.next_superblock(generation)?;
-        self.tree_space.forget_dissolved();
+        self.tree_space.forget_dissolved(exclusive);
         self.space().forget_new_groups();
         let pinned = self.space().take_pinned();
         let blocks = self.trees.forest().freeze();
         self.tree_space.is_changed.store(false, Relaxed);
-        self.timer().clear_new_blocks();
+        self.timer().clear_new_blocks(exclusive);
         Ok(Some(Frozen { superblock, blocks, pinned }))
     }
 
     /// Runs references and writes groups and roots until this causes no more.
-    fn write_until_stable(&self) -> Result<()> {
+    fn write_until_stable(&self, exclusive: &Exclusive<'_>) -> Result<()> {
         let now = larder_device::now().into();
         for _ in 0..MOST_ROUNDS {
             while self.bookkeeping.run_references(BATCH, self.generation())? > 0 {}
             let wrote_groups = self.bookkeeping.write_groups()?;
-            let wrote_roots = self.trees.write_roots(now)?;
+            let wrote_roots = self.trees.write_roots(exclusive, now)?;
             if !wrote_groups && !wrote_roots && self.tree_space.refs.is_empty() {
                 return Ok(());
             }

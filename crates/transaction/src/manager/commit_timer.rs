@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::exclusive::Exclusive;
+
 /// When the next commit in the background is due.
 #[derive(Debug)]
 pub(super) struct CommitTimer {
@@ -84,8 +86,8 @@ impl CommitTimer {
         }
     }
 
-    /// Notes that a commit has taken all changes. The caller has quiesced the join gate.
-    pub(super) fn clear_work(&self) {
+    /// Notes that a commit has taken all changes.
+    pub(super) fn clear_work(&self, _: &Exclusive<'_>) {
         self.state.lock().has_work = false;
     }
 
@@ -97,8 +99,8 @@ impl CommitTimer {
         }
     }
 
-    /// Notes that a commit has taken all new blocks. The caller has quiesced the join gate.
-    pub(super) fn clear_new_blocks(&self) {
+    /// Notes that a commit has taken all new blocks.
+    pub(super) fn clear_new_blocks(&self, _: &Exclusive<'_>) {
         self.new_blocks.store(0, Relaxed);
     }
 

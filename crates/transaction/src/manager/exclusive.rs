@@ -56,7 +56,7 @@ impl<'m> Exclusive<'m> {
         snapshot: NewSnapshot,
         configure: impl FnOnce(&mut RootItem),
     ) -> Result<Arc<LiveTree>> {
-        self.manager.trees.snapshot(snapshot, configure)
+        self.manager.trees.snapshot(self, snapshot, configure)
     }
 
     /// Notes that the commit in progress has taken all changes: the next join makes another due.

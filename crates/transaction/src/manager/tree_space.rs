@@ -15,6 +15,7 @@ use larder_format::objectid::TREE_LOG;
 use parking_lot::Mutex;
 
 use super::commit_timer::CommitTimer;
+use super::exclusive::Exclusive;
 use crate::error::Result;
 use crate::extent::{ExtentItems, Referrer};
 use crate::quota::Quotas;
@@ -93,9 +94,9 @@ impl TreeSpace {
         self.space.abandoned(&range_of(block))
     }
 
-    /// Drops the blocks that came and went in this transaction, so that they are not written. The
-    /// caller has quiesced the join gate, so that no thread is on its way to one.
-    pub(crate) fn forget_dissolved(&self) {
+    /// Drops the blocks that came and went in this transaction, so that they are not written. No
+    /// thread is on its way to one.
+    pub(crate) fn forget_dissolved(&self, _: &Exclusive<'_>) {
         let trees = self.extent_tree();
         for logical in std::mem::take(&mut *self.dissolved.lock()) {
             trees.forget_block(logical);

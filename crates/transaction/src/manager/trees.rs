@@ -12,6 +12,7 @@ use larder_format::objectid::{CHUNK_TREE, EXTENT_TREE, ROOT_TREE, is_subvolume};
 use larder_format::{ItemType, Key};
 use parking_lot::{Mutex, MutexGuard};
 
+use super::exclusive::Exclusive;
 use super::roots::{Roots, beginning_of, parse_root};
 use super::system_trees::SystemTrees;
 use super::tree_space::TreeSpace;
@@ -130,6 +131,7 @@ impl Trees {
     /// See [`Exclusive::snapshot`](super::Exclusive::snapshot).
     pub(super) fn snapshot(
         &self,
+        exclusive: &Exclusive<'_>,
         snapshot: NewSnapshot,
         configure: impl FnOnce(&mut RootItem),
     ) -> Result<Arc<LiveTree>> {
@@ -140,7 +142,7 @@ impl Trees {
         let generation = self.forest.generation();
         let tree = self.forest.snapshot_tree(&source_tree, id)?;
         let mut roots = self.roots.lock();
-        self.note_growth(&mut roots);
+        self.note_growth(exclusive, &mut roots);
         let item = roots.change(source, |item| {
             item.last_snapshot = generation.into();
             *item
@@ -177,7 +179,7 @@ impl Trees {
     }
 
     /// Updates root items, and returns whether any had changed. Part of a commit.
-    pub(super) fn write_roots(&self, now: Timespec) -> Result<bool> {
+    pub(super) fn write_roots(&self, exclusive: &Exclusive<'_>, now: Timespec) -> Result<bool> {
         let moved = std::mem::take(&mut *self.tree_space.moved_roots.lock());
         let mut roots = self.roots.lock();
         let has_item = |root: &&TreeRoot| {
@@ -186,7 +188,7 @@ impl Trees {
         };
         let moved: Vec<TreeRoot> = moved.values().filter(has_item).copied().collect();
         moved.into_iter().try_for_each(|root| roots.moved(root, now))?;
-        self.note_growth(&mut roots);
+        self.note_growth(exclusive, &mut roots);
         if !roots.is_dirty() {
             return Ok(false);
         }
@@ -194,8 +196,8 @@ impl Trees {
         Ok(true)
     }
 
-    /// Updates the sizes of trees in their root items. The caller has an [`Exclusive`].
-    fn note_growth(&self, roots: &mut Roots) {
+    /// Updates the sizes of trees in their root items.
+    fn note_growth(&self, _: &Exclusive<'_>, roots: &mut Roots) {
         let nodesize = i64::from(self.tree_space.nodesize);
         for tree in self.forest.trees() {
             match tree.take_growth() {
