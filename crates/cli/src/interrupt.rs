@@ -8,15 +8,20 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 /// The signal that came first, or zero.
-static ARRIVED: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
+static ARRIVED: AtomicI32 = AtomicI32::new(0);
+
+/// Some programs, like timeout(1), pass a signal on to a process and to its group. Two signals that
+/// arrive within this time are one.
+const SAME: Duration = Duration::from_millis(300);
 
 /// The signals that ask this process to end, except those that were ignored when it started.
 pub fn heeded() -> Vec<i32> {
@@ -30,12 +35,16 @@ pub fn heeded() -> Vec<i32> {
 /// From now on signals only make [`check`] fail. The second one ends the process at once: the event
 /// that the work waits for may never come.
 pub fn watch() -> io::Result<()> {
-    let again = Arc::new(AtomicBool::new(false));
-    for signal in heeded() {
-        signal_hook::flag::register_conditional_default(signal, again.clone())?;
-        signal_hook::flag::register(signal, again.clone())?;
-        signal_hook::flag::register_usize(signal, ARRIVED.clone(), signal as usize)?;
-    }
+    let mut signals = Signals::new(heeded())?;
+    thread::spawn(move || {
+        let Some(first) = signals.forever().next() else { return };
+        ARRIVED.store(first, Ordering::Relaxed);
+        let since = Instant::now();
+        let mut later = signals.forever().skip_while(|_| since.elapsed() < SAME);
+        if let Some(second) = later.next() {
+            Interrupted(second).end_process();
+        }
+    });
     Ok(())
 }
 
@@ -43,7 +52,7 @@ pub fn watch() -> io::Result<()> {
 pub fn check() -> Result<(), Interrupted> {
     match ARRIVED.load(Ordering::Relaxed) {
         0 => Ok(()),
-        signal => Err(Interrupted(signal as i32)),
+        signal => Err(Interrupted(signal)),
     }
 }
 

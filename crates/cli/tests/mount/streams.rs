@@ -472,7 +472,8 @@ fn a_killed_receive_goes_on_from_a_checkpoint() {
     let mut interrupted = receive("1G").stderr(Stdio::piped()).spawn().unwrap();
     let mut told = BufReader::new(interrupted.stderr.take().unwrap()).lines();
     assert!(told.any(|line| line.unwrap().contains("large: goes on at ")));
-    shell(Path::new("/"), &format!("kill -INT {}", interrupted.id()));
+    // As timeout(1) does: to the process, and to its group.
+    shell(Path::new("/"), &format!("kill -INT {0}; kill -INT {0}", interrupted.id()));
     stuck.mend();
     let told: Vec<_> = told.map(Result::unwrap).collect();
     assert!(!interrupted.wait().unwrap().success());

@@ -9,8 +9,6 @@ use std::io::{self, BufReader, IsTerminal, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail, ensure};
 use clap::{ArgAction, Args};
@@ -241,18 +239,12 @@ fn report(outcome: Result<Received, ReceiveError>, delete: &dyn Fn(&str) -> Stri
 struct Watch {
     is_quiet: bool,
     progress: Progress,
-    interrupted: Arc<AtomicBool>,
 }
 
 impl Watch {
     fn new(is_quiet: bool) -> io::Result<Self> {
-        let interrupted = Arc::new(AtomicBool::new(false));
-        for signal in interrupt::heeded() {
-            // The second signal has its usual effect: the input may never come.
-            signal_hook::flag::register_conditional_default(signal, interrupted.clone())?;
-            signal_hook::flag::register(signal, interrupted.clone())?;
-        }
-        Ok(Self { is_quiet, progress: Progress::of_bytes(), interrupted })
+        interrupt::watch()?;
+        Ok(Self { is_quiet, progress: Progress::of_bytes() })
     }
 
     /// An input begins, of this length if it is known.
@@ -280,7 +272,7 @@ impl Watch {
             ReceiveEvent::Read(bytes) => self.progress.set(*bytes),
             _ => {}
         }
-        if self.interrupted.load(Ordering::Relaxed) {
+        if interrupt::check().is_err() {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
