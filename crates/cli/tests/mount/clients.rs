@@ -353,6 +353,42 @@ fn systemd_repart() {
     );
 }
 
+/// What mkosi asks of systemd-nspawn, where systemd is not running: a command in a directory.
+const NSPAWN: &str = r#"#!/bin/bash
+case " $* " in *" -- "*) ;; *) exec /usr/bin/systemd-nspawn "$@" ;; esac
+while [ "$1" != -- ]; do
+    case $1 in --directory=*) root=${1#*=} ;; esac
+    shift
+done
+shift
+exec chroot "$root" "$@" </dev/null"#;
+
+#[test]
+#[ignore = "downloads a distribution"]
+fn mkosi() {
+    let (programs, scratch) = (Programs::new(), Scratch::new());
+    // mkosi makes the kernel forget its devices, which larder does not do.
+    let btrfs = programs.folder.path().join("btrfs");
+    let program = fs::read_link(&btrfs).unwrap();
+    fs::remove_file(btrfs).unwrap();
+    let forget = r#"[ "$1 $2" = "device scan" ] && exec /usr/bin/btrfs "$@""#;
+    let otherwise = format!(r#"exec -a btrfs {} "$@""#, program.display());
+    programs.add("btrfs", &format!("#!/bin/bash\n{forget}\n{otherwise}"));
+    programs.add("systemd-nspawn", NSPAWN);
+    programs.shell(
+        scratch.path(),
+        "mkosi --distribution debian --release bookworm --format gpt_btrfs --bootable no \
+         --root-size 1G --output disk.raw --workspace-dir $PWD 2>&1",
+    );
+    let disk = scratch.path().join("disk.raw");
+    succeed(larder().args(["check", "--check-data-csum"]).arg(&disk));
+    let subvolumes = succeed(larder().args(["subvolume", "list"]).arg(&disk));
+    let paths: Vec<_> = subvolumes.lines().filter_map(|line| line.split(" path ").nth(1)).collect();
+    assert_eq!(paths, ["home", "srv", "var", "var/tmp", "var/lib/machines"]);
+    let release = format!("{}:/usr/lib/os-release", disk.display());
+    assert!(succeed(larder().args(["cat", &release])).contains("bookworm"));
+}
+
 /// Programs that make requests which FUSE does not carry say so, and change nothing.
 #[test]
 fn tools_that_fuse_cannot_serve_fail() {
