@@ -19,9 +19,9 @@ use signal_hook::iterator::{Handle, Signals};
 /// The signal that came first, or zero.
 static ARRIVED: AtomicI32 = AtomicI32::new(0);
 
-/// Some programs, like timeout(1), pass a signal on to a process and to its group. Two signals that
-/// arrive within this time are one.
-const SAME: Duration = Duration::from_millis(300);
+/// timeout(1) sends a signal to a process and once more to its group. Signals that arrive within this
+/// time after the first one are the same signal.
+const REPEATED_WITHIN: Duration = Duration::from_millis(300);
 
 /// The signals that ask this process to end, except those that were ignored when it started.
 pub fn heeded() -> Vec<i32> {
@@ -32,15 +32,15 @@ pub fn heeded() -> Vec<i32> {
     all.into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0).collect()
 }
 
-/// From now on signals only make [`check`] fail. The second one ends the process at once: the event
-/// that the work waits for may never come.
+/// From now on signals only make [`check`] fail. A later second one ends the process at once: the
+/// event that the work waits for may never come.
 pub fn watch() -> io::Result<()> {
     let mut signals = Signals::new(heeded())?;
     thread::spawn(move || {
         let Some(first) = signals.forever().next() else { return };
         ARRIVED.store(first, Ordering::Relaxed);
         let since = Instant::now();
-        let mut later = signals.forever().skip_while(|_| since.elapsed() < SAME);
+        let mut later = signals.forever().skip_while(|_| since.elapsed() < REPEATED_WITHIN);
         if let Some(second) = later.next() {
             Interrupted(second).end_process();
         }

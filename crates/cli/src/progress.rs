@@ -93,6 +93,12 @@ impl Progress {
         self.set(self.bar.position() + done);
     }
 
+    /// Sets how far the work has come, and how much there is to do as far as is known.
+    pub fn set_of(&mut self, position: u64, total: u64) {
+        self.expect(total);
+        self.set(position);
+    }
+
     /// Sets how much there will be, as far as is known.
     pub fn expect(&mut self, total: u64) {
         if self.bar.length().is_none() {

@@ -279,8 +279,8 @@ impl ObjectDevice {
     }
 
     /// Makes a checkpoint, deletes what no kept state needs once its time is over, and finds
-    /// objects that writers left behind when they were interrupted. `tell` learns how many objects
-    /// of how many known ones are done.
+    /// objects that writers left behind when they were interrupted. `tell` gets the
+    /// number of objects that are done, and the number of those that are known so far.
     ///
     /// # Errors
     /// [`ObjectsError::Fenced`], and those of the store.

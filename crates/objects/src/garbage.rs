@@ -43,8 +43,8 @@ pub struct Collected {
     pub waiting: u64,
 }
 
-/// Finds and deletes objects that no kept state needs. `tell` learns how many objects of how many
-/// known ones are done.
+/// Finds and deletes objects that no kept state needs. `tell` gets the number of objects that are
+/// done, and the number of those that are known so far.
 pub(crate) fn collect(
     writer: &Writer,
     content: &Content,

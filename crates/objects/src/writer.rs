@@ -351,8 +351,8 @@ impl Writer {
         }
     }
 
-    /// Rewrites all sparse segments. The next checkpoint knows the result. `tell` learns how many of
-    /// how many known ones are rewritten.
+    /// Rewrites all sparse segments. The next checkpoint knows the result. `tell` gets the
+    /// number of those that are rewritten, and of those that are known so far.
     pub(crate) fn rewrite_sparse(
         &self,
         tell: &mut (dyn FnMut(u64, u64) + Send),
@@ -389,8 +389,8 @@ impl Writer {
         }
     }
 
-    /// Deletes what the checkpoint in the store calls doomed, if its time is over. Returns how many
-    /// objects that were, and tells how many of them are deleted.
+    /// Deletes what the checkpoint in the store calls doomed, if its time is over. Returns their
+    /// number. `tell` gets the number of deleted ones, and that of all.
     pub(crate) fn delete_expired(
         &self,
         tell: &mut (dyn FnMut(u64, u64) + Send),

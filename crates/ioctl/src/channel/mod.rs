@@ -34,7 +34,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 pub use ending::Ending;
 pub use frame::Kind;
 pub use mount::MountReply;
-pub use receive::{ReceiveCheckpoints, ReceiveNews, ReceiveReply, ReceiveRequest};
+pub use receive::{CheckpointRequest, ReceiveNews, ReceiveReply, ReceiveRequest};
 pub use request::{Request, SendRequest};
 pub use servers::name_for;
 pub use walk::{Attributes, Record, WalkRequest, Wants};

@@ -27,13 +27,13 @@ pub struct ReceiveRequest {
     pub max_errors: u64,
     /// Write data that is sent compressed as plain data.
     pub force_decompress: bool,
-    /// Which checkpoints to take.
-    pub checkpoints: Option<ReceiveCheckpoints>,
+    /// Take checkpoints.
+    pub checkpoints: Option<CheckpointRequest>,
 }
 
-/// The checkpoints of a stream.
+/// The checkpoints that the server takes while it receives one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReceiveCheckpoints {
+pub struct CheckpointRequest {
     /// The number of the stream.
     pub stream: u64,
     /// Take one after so many bytes.
@@ -108,7 +108,7 @@ impl ReceiveRequest {
             return Err(invalid("a request with unknown flags"));
         }
         let from = (flags & FROM_CHECKPOINT != 0).then_some(from);
-        let checkpoints = ReceiveCheckpoints { stream, every_bytes, from };
+        let checkpoints = CheckpointRequest { stream, every_bytes, from };
         let directory = NodeId { subvolume, inode };
         Ok(Self {
             directory,

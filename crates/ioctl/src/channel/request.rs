@@ -159,7 +159,7 @@ fn bytes_of<'a>(words: impl Iterator<Item = &'a u64>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ReceiveCheckpoints;
+    use super::super::CheckpointRequest;
     use super::*;
 
     #[test]
@@ -182,8 +182,8 @@ mod tests {
             force_decompress: false,
             checkpoints: None,
         };
-        let first = ReceiveCheckpoints { stream: 7, every_bytes: 8, from: None };
-        let checkpoints = [first, ReceiveCheckpoints { from: Some(0), ..first }].map(Some);
+        let first = CheckpointRequest { stream: 7, every_bytes: 8, from: None };
+        let checkpoints = [first, CheckpointRequest { from: Some(0), ..first }].map(Some);
         let [first, next] =
             checkpoints.map(|checkpoints| ReceiveRequest { checkpoints, ..receive });
         for request in [

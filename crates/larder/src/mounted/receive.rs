@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use larder_ioctl::channel::{
-    Channel, Kind, ReceiveCheckpoints, ReceiveNews, ReceiveReply, ReceiveRequest, Request, frame,
+    Channel, CheckpointRequest, Kind, ReceiveNews, ReceiveReply, ReceiveRequest, Request, frame,
 };
 use larder_stream::{Checkpoints, MountedTarget};
 
@@ -39,7 +39,7 @@ pub fn receive_mounted(
     };
     let ReceiveOptions { stop_at_end, max_errors, force_decompress, checkpoints } = *options;
     let checkpoints = checkpoints.map(|Checkpoints { stream, every_bytes, from }| {
-        ReceiveCheckpoints { stream, every_bytes, from }
+        CheckpointRequest { stream, every_bytes, from }
     });
     let request =
         ReceiveRequest { directory: node, stop_at_end, max_errors, force_decompress, checkpoints };

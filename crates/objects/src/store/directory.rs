@@ -1,8 +1,8 @@
 //! A local directory of objects: each is a file.
 //!
 //! # Invariants
-//! - A file gets its name when its content is durable. Until then it lies in the folder of
-//!   temporaries, and its writer has it locked. So an unlocked one there is of a killed writer.
+//! - A file gets its name when its content is durable. Until then its writer keeps it in the folder
+//!   of temporaries, locked. The system unlocks it when it ends the writer.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
@@ -30,7 +30,7 @@ const LOCK: &str = ".lock";
 pub struct Directory {
     root: PathBuf,
     name: String,
-    /// Done before the first write.
+    /// The first write removes what killed writers have left.
     cleaned: Once,
 }
 
@@ -200,7 +200,7 @@ fn new_temporary(temporaries: &Path) -> io::Result<NamedTempFile> {
         let file = tempfile::Builder::new().prefix(".").tempfile_in(temporaries)?;
         match file.as_file().try_lock() {
             Ok(()) if file.path().exists() => return Ok(file),
-            // Another process took it for one of a killed writer.
+            // Another process found it before it was locked, and removes it.
             Ok(()) | Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Error(error)) => return Err(error),
         }

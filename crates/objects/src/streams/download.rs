@@ -18,7 +18,7 @@ pub struct Download {
     store: Arc<dyn Store>,
     /// The parts that no thread fetches yet.
     rest: Box<dyn Iterator<Item = (Part, u64)> + Send>,
-    /// Bytes at the start of the next part that nobody wants.
+    /// Bytes to leave out at the start of the first part.
     skipped: u64,
     on_their_way: InOrder<Result<Bytes, ObjectsError>>,
     /// What is left of the part that is being read.

@@ -39,8 +39,8 @@ pub struct Pruned {
 }
 
 /// Removes streams from the catalogue, and interrupted sends that showed no life for
-/// `forget_after` seconds. Then deletes the objects that nothing in the catalogue needs; `tell` learns
-/// how many of how many.
+/// `forget_after` seconds. Then deletes the objects that nothing in the catalogue needs. `tell` gets
+/// the number of deleted ones, and that of all.
 ///
 /// # Errors
 /// [`ObjectsError::Needed`] if a stream that stays needs one that was to go; then nothing has

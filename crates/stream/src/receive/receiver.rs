@@ -221,7 +221,7 @@ impl Receiver<'_> {
         self.current.is_some() && self.options.checkpoints.is_some_and(is_due)
     }
 
-    /// Takes a checkpoint of the subvolume that is being received, where a receive can go on.
+    /// Takes a checkpoint of the subvolume that is being received, unless a command failed.
     fn take_checkpoint(&mut self) -> Result<(), ReceiveProblem> {
         while let Err(error) = self.target.apply_deferred() {
             self.failed(error)?;
@@ -238,7 +238,8 @@ impl Receiver<'_> {
         self.report(Event::Checkpoint(self.offset))
     }
 
-    /// Ends after an error. Unless it was a command's, a receive can go on here.
+    /// Takes a last checkpoint if the input failed or the observer stopped the receiver. If a command
+    /// failed, only applies what is deferred.
     fn leave(&mut self, problem: &ReceiveProblem) -> Result<(), ReceiveProblem> {
         match problem {
             ReceiveProblem::Stream(_) | ReceiveProblem::Stopped(_) => self.take_checkpoint(),

@@ -21,12 +21,12 @@ impl Origin {
     }
 }
 
-/// What a subvolume begins as.
+/// What a target makes a new subvolume of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base<'a> {
-    /// Nothing.
+    /// Nothing: it is empty.
     Empty,
-    /// A snapshot of the subvolume known as this one.
+    /// A snapshot of the parent that the stream names.
     Parent(Origin),
     /// A snapshot of the checkpoint of this name in the target.
     Checkpoint(&'a str),

@@ -35,7 +35,7 @@ impl<R: Read> Reader<R> {
         self.offset
     }
 
-    /// What the input has next lies at this byte of the stream.
+    /// Sets the offset in the stream of the byte that the input gives next.
     pub(crate) fn go_on_at(&mut self, offset: u64) {
         self.offset = offset;
     }

@@ -55,10 +55,7 @@ impl Gc {
             device.set_policy(policy, self.delete_after.unwrap_or(before.delete_after))?;
         }
         let mut progress = Progress::of_objects();
-        let collected = device.collect_garbage(|done, total| {
-            progress.expect(total);
-            progress.set(done);
-        })?;
+        let collected = device.collect_garbage(|done, total| progress.set_of(done, total))?;
         drop(progress);
         let object = Object {
             rewritten: collected.rewritten,

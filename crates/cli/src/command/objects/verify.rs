@@ -27,10 +27,7 @@ impl Verify {
     pub fn run(self) -> Outcome {
         let store = store(&self.address)?;
         let mut progress = Progress::of_bytes();
-        let bytes = larder_objects::verify(&*store, |done, total| {
-            progress.expect(total);
-            progress.set(done);
-        })?;
+        let bytes = larder_objects::verify(&*store, |done, total| progress.set_of(done, total))?;
         drop(progress);
         writeln!(stdout(), "{bytes} bytes of segments are as they were written")?;
         Ok(ExitCode::SUCCESS)

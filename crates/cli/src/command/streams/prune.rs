@@ -70,8 +70,7 @@ impl Prune {
         };
         let mut progress = Progress::of_objects();
         let pruned = prune(&*store, &pruning, self.delete_after, |done, total| {
-            progress.expect(total);
-            progress.set(done);
+            progress.set_of(done, total);
         })?;
         drop(progress);
         let mut out = stdout();

@@ -60,8 +60,7 @@ impl Verify {
         }
         let mut progress = Progress::of_bytes();
         let damage = verify(&store, &streams, Pace::default(), &mut |done, total| {
-            progress.expect(total);
-            progress.set(done);
+            progress.set_of(done, total);
         })?;
         drop(progress);
         let mut findings = Vec::new();

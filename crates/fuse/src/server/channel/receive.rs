@@ -11,7 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 
 use larder::{Directory, ReceiveCheckpoints, ReceiveEvent, ReceiveOptions, ReceiveSnapshots};
-use larder_ioctl::channel::{self, Kind, NodeId, ReceiveNews, ReceiveReply, ReceiveRequest, frame};
+use larder_ioctl::channel::{
+    CheckpointRequest, Kind, NodeId, ReceiveNews, ReceiveReply, ReceiveRequest, frame,
+};
 
 use super::input;
 use crate::protocol::Notice;
@@ -67,7 +69,7 @@ pub(super) fn receive(
     let directory = inode.into_directory()?;
     let ReceiveRequest { stop_at_end, max_errors, force_decompress, .. } = *request;
     let checkpoints = request.checkpoints.map(|checkpoints| {
-        let channel::ReceiveCheckpoints { stream, every_bytes, from } = checkpoints;
+        let CheckpointRequest { stream, every_bytes, from } = checkpoints;
         ReceiveCheckpoints { stream, every_bytes, from }
     });
     let options = ReceiveOptions { stop_at_end, max_errors, force_decompress, checkpoints };
@@ -77,9 +79,10 @@ pub(super) fn receive(
         match event {
             ReceiveEvent::Begins { name, .. } => hiding.hide(OsStr::from_bytes(name)),
             ReceiveEvent::Checkpoint(byte) => {
-                let stream = checkpoints.map(|checkpoints| checkpoints.stream);
-                let name = stream.map(|stream| ReceiveCheckpoints::name(stream, byte));
-                name.inspect(|name| hiding.tell_kernel(OsStr::new(name)));
+                if let Some(checkpoints) = checkpoints {
+                    let name = ReceiveCheckpoints::name(checkpoints.stream, byte);
+                    hiding.tell_kernel(OsStr::new(&name));
+                }
             }
             _ => {}
         }

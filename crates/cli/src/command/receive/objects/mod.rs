@@ -3,8 +3,10 @@
 //! # Invariants
 //! - A subvolume is removed only if a durable note in the target says that larder was receiving it,
 //!   it can be changed, and has no received uuid. The note is written while nothing has its name.
-//! - The note stays as long as there are checkpoints of its stream. They are removed after the
-//!   subvolume is complete, or if the next receive is of another stream.
+//! - A checkpoint has the random id of its stream in its name, so that no other snapshot is taken for
+//!   one. It is removed when the subvolume is complete, when there is a later checkpoint, or when the
+//!   next command in the target receives another stream.
+//! - The note stays as long as there are checkpoints of its stream.
 
 mod image;
 mod mounted;
