@@ -21,24 +21,31 @@ use crate::usage::{InUse, Link, MAX_CHAIN, Mounts};
 const ATTEMPTS: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// Repeats `attempt` while a use that may pass prevents it.
+///
+/// Some uses last only for a moment: the lock of udev as it probes a disk, that of another
+/// [`is_locked`], a loop device that is being detached while a process has it open, and every lock
+/// or claim that was given up while a child between fork and exec still had its file open.
+pub(crate) fn wait_for_passing_use<T>(
+    mut attempt: impl FnMut() -> io::Result<Result<T, InUse>>,
+) -> io::Result<Result<T, InUse>> {
+    for _ in 1..ATTEMPTS {
+        match attempt()? {
+            Err(by) if by.may_pass() => thread::sleep(PAUSE),
+            settled => return Ok(settled),
+        }
+    }
+    attempt()
+}
+
 /// Makes the opener of `file` its only writer until `file` and the returned files are closed: those
 /// beneath a loop device, none for others.
-///
-/// Some locks are held only for a moment: by udev as it probes a disk, by another [`is_locked`], by
-/// a process that has a loop device open while it is being detached, or by a child between fork and
-/// exec that still has a lock's file open. Hence the retries.
 pub(crate) fn exclude_others(
     file: &File,
     identity: Identity,
     mounts: Mounts,
 ) -> io::Result<Result<Vec<File>, InUse>> {
-    for _ in 1..ATTEMPTS {
-        match try_exclude_others(file, identity, mounts)? {
-            Err(by) if by.may_pass() => thread::sleep(PAUSE),
-            settled => return Ok(settled),
-        }
-    }
-    try_exclude_others(file, identity, mounts)
+    wait_for_passing_use(|| try_exclude_others(file, identity, mounts))
 }
 
 fn try_exclude_others(

@@ -101,22 +101,23 @@ impl FileDevice {
             options.write(true);
         }
         let is_block = known.is_some_and(Identity::is_block);
-        let mut file = match system::open(options, path, access, is_block) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                let by = known.and_then(|known| find_use(known, Mounts::All));
-                let by = by.unwrap_or(InUse::Locked);
-                return Err(DeviceError::InUse { device: name, by });
-            }
-            Err(error) => return Err(failed(error)),
-        };
+        let in_use = |by| DeviceError::InUse { device: name.clone(), by };
+        let opened =
+            lock::wait_for_passing_use(|| match system::open(options, path, access, is_block) {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                    let by = known.and_then(|known| find_use(known, Mounts::All));
+                    Ok(Err(by.unwrap_or(InUse::Locked)))
+                }
+                settled => settled.map(Ok),
+            });
+        let mut file = opened.map_err(failed)?.map_err(in_use)?;
         let metadata = file.metadata().map_err(failed)?;
         let identity = Identity::of(&metadata).ok_or_else(|| failed(not_storage()))?;
         let beneath = match access {
             Access::ReadWrite | Access::ReadWriteMounted => {
                 lock::exclude_others(&file, identity, access.mounts())
                     .map_err(failed)?
-                    .map_err(|by| DeviceError::InUse { device: name.clone(), by })?
+                    .map_err(in_use)?
             }
             Access::ReadOnly | Access::ReadOnlyDirect => Vec::new(),
         };

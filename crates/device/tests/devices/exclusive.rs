@@ -216,6 +216,27 @@ fn block_device_has_one_writer_through_all_its_nodes() {
     assert_free(&node);
 }
 
+/// The kernel's claim passes as a lock does: a child that another thread started has the file of a
+/// dropped device open until it executes its program.
+#[test]
+fn a_claim_that_passes_is_waited_for() {
+    require_root!();
+    let scratch = Scratch::new();
+    let attached = Loop::attach(&scratch.file("disk.img", MIB));
+    let claim = rustix::fs::open(
+        &attached.0,
+        rustix::fs::OFlags::RDWR | rustix::fs::OFlags::EXCL | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    );
+    let claim = claim.unwrap();
+    let passes = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(100));
+        drop(claim);
+    });
+    FileDevice::open(&attached.0, Access::ReadWrite).unwrap();
+    passes.join().unwrap();
+}
+
 #[test]
 fn partition_in_use_keeps_the_disk_from_being_written() {
     require_root!();
