@@ -4,6 +4,8 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use larder_device::{Device, DeviceError, Operation, check_call};
 
@@ -37,6 +39,10 @@ const MOST_WAITING: usize = 64;
 
 /// How much of the device a search for content looks at in one step.
 const LOOKED_AT_BYTES: u64 = 1 << 30;
+
+/// How long the end of a writer is waited for that has closed the device already.
+const PATIENCE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// How a device is opened.
 #[derive(Clone, Debug)]
@@ -201,16 +207,29 @@ impl ObjectDevice {
     /// [`ObjectsError::InUse`] if a process of this machine has opened the device for writing,
     /// [`ObjectsError::Missing`], [`ObjectsError::Unconditional`], and those of the store.
     pub fn open(store: Arc<dyn Store>, options: &Options) -> Result<Self, ObjectsError> {
-        let (manifest, _) = read_manifest(&*store)?;
-        let claim = Claim::take(&manifest.uuid).map_err(|error| ObjectsError::Address {
-            text: store.name().to_owned(),
-            why: format!("this machine cannot exclude other writers: {error}"),
-        })?;
-        let Some(claim) = claim else {
-            let (store, by) = (store.name().to_owned(), manifest.writer.to_string());
-            return Err(ObjectsError::InUse { store, by });
-        };
-        Self::open_with(store, options, Some(claim))
+        let (mut manifest, _) = read_manifest(&*store)?;
+        // A writer closes the device a moment before it ends.
+        let patience = if manifest.writer.is_done { PATIENCE } else { Duration::ZERO };
+        let asked = Instant::now();
+        loop {
+            let claim = Claim::take(&manifest.uuid).map_err(|error| ObjectsError::Address {
+                text: store.name().to_owned(),
+                why: format!("this machine cannot exclude other writers: {error}"),
+            })?;
+            if claim.is_some() {
+                return Self::open_with(store, options, claim);
+            }
+            if asked.elapsed() >= patience {
+                break;
+            }
+            thread::sleep(PAUSE);
+        }
+        if manifest.writer.is_done {
+            // Another one may have come first.
+            (manifest, _) = read_manifest(&*store)?;
+        }
+        let (store, by) = (store.name().to_owned(), manifest.writer.to_string());
+        Err(ObjectsError::InUse { store, by })
     }
 
     /// Opens a device for writing as a program on another machine would. For tests.
@@ -531,4 +550,30 @@ fn load(
         content.apply(*id, &segment::read_deltas(&**store, *id, *len_bytes)?);
     }
     Ok(content)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::store::Directory;
+
+    #[test]
+    fn a_writer_that_has_closed_a_device_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(Directory::new(folder.path()));
+        ObjectDevice::create(&*store, 1 << 30, Policy::default(), 0).unwrap();
+        let (manifest, _) = read_manifest(&*store).unwrap();
+        let claim = Claim::take(&manifest.uuid).unwrap();
+        assert!(claim.is_some());
+        let ends = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(100));
+            drop(claim);
+        });
+        let options = Options::default();
+        let _device = ObjectDevice::open(Arc::clone(&store), &options).unwrap();
+        ends.join().unwrap();
+
+        let refused = ObjectDevice::open(store, &options).unwrap_err();
+        assert!(matches!(refused, ObjectsError::InUse { .. }), "{refused}");
+    }
 }
