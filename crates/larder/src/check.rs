@@ -10,13 +10,14 @@
 //! ```
 
 use std::path::Path;
+use std::sync::Arc;
 
 use larder_check::Stopped;
 pub use larder_check::{
     AffectedFile, DeviceOffset, Finding, Kind, KindFindings, Options, Phase, Progress, Report,
     Severity, Statistics,
 };
-use larder_device::Access;
+use larder_device::{Access, Device};
 use larder_image::Place;
 use larder_volume::Volume;
 
@@ -35,5 +36,14 @@ pub fn check<P: AsRef<Path>>(
     let open = |path: P| larder_image::open(path.as_ref(), Access::ReadOnly, Place::Found);
     let devices = paths.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let volume = Volume::open(devices, &larder_volume::OpenOptions::default())?;
+    larder_check::check(&volume, options).map_err(|Stopped| Error::Interrupted)
+}
+
+/// The same for the file system on `devices`, in any order: for example those of a
+/// [kept state](crate::Filesystem::keep_state). Some may be missing, as long as everything can be
+/// read without them.
+pub fn check_devices(devices: Vec<Arc<dyn Device>>, options: &Options<'_>) -> Result<Report> {
+    let degraded = larder_volume::OpenOptions { degraded: true, ..Default::default() };
+    let volume = Volume::open(devices, &degraded)?;
     larder_check::check(&volume, options).map_err(|Stopped| Error::Interrupted)
 }

@@ -45,6 +45,7 @@
 //!   [`Read`](std::io::Read), [`Write`](std::io::Write) and [`Seek`](std::io::Seek);
 //!   [`Directory::walk`] meets everything below.
 //! - [`Subvolume::scan_parts`] visits every inode, with several threads.
+//! - [`Filesystem::keep_state`] keeps a commit readable while the file system goes on changing.
 //! - [`Filesystem::accounting`] says where the space went, by path, snapshot and compression.
 //! - [`Error::kind`] says what an error means; its text names the path, device or item.
 //!

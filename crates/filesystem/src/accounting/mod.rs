@@ -86,7 +86,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) in a file system that is open for writing,
-    /// which changes meanwhile; [`Interrupted`](crate::ErrorKind::Interrupted) if `observe` stopped
+    /// which changes meanwhile (see [`keep_state`](Self::keep_state)); [`Interrupted`](crate::ErrorKind::Interrupted) if `observe` stopped
     /// it; [`NoSpace`](crate::ErrorKind::NoSpace) if the temporary file had no room;
     /// [`Overflow`](crate::ErrorKind::Overflow) if snapshots share their trees in more ways than
     /// fit into memory.
@@ -135,7 +135,9 @@ impl<'a> Watch<'a> {
         observe: &'a mut dyn FnMut(AccountingProgress) -> ControlFlow<()>,
     ) -> Result<Self> {
         if filesystem.try_writer().is_some() {
-            return Err(Error::Invalid("the file system is open for writing, and changes"));
+            return Err(Error::Invalid(
+                "the file system is open for writing, and changes; keep a state of it",
+            ));
         }
         Ok(Self { observe, problems: Vec::new(), unreadable: 0 })
     }

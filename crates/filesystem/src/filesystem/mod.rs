@@ -4,6 +4,7 @@ pub(crate) mod cleaning;
 pub(crate) mod commit;
 pub(crate) mod handle;
 pub(crate) mod health;
+pub(crate) mod kept_state;
 pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod quota;

@@ -17,6 +17,7 @@ mod enospc;
 mod extents;
 mod faults;
 mod filling;
+mod kept;
 mod kernel_parity;
 mod limits;
 mod listed;

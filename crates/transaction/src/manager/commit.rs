@@ -40,11 +40,15 @@ impl TransactionManager {
     /// # Panics
     /// If this thread has a [`Handle`](super::Handle).
     pub fn commit(&self) -> Result<u64> {
-        let mut logs = self.committing.lock();
+        self.commit_locked(&mut self.lock_committing())
+    }
+
+    /// The same, for a caller that keeps other commits from beginning.
+    pub(super) fn commit_locked(&self, logs: &mut Logs) -> Result<u64> {
         let _unwinding = AbortOnUnwind(&self.abort);
         self.check_alive()?;
         self.with_hook(|hook| hook.before_commit())?;
-        self.commit_with(&mut logs).inspect_err(|error| self.abort(error.clone()))
+        self.commit_with(logs).inspect_err(|error| self.abort(error.clone()))
     }
 
     /// Calls the hook, if there is one.

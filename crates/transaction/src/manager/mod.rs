@@ -36,6 +36,7 @@ mod exclusive;
 mod handle;
 mod hook;
 mod join_gate;
+mod kept_state;
 mod load;
 mod open;
 mod resync;

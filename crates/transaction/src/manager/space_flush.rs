@@ -3,7 +3,7 @@
 //! # Invariants
 //! - A caller gets ENOSPC only after every thread that had joined has left, after every deletion
 //!   that had begun when the caller asked has ended, and after a commit that freed the space that
-//!   both gave up.
+//!   both gave up. Readers keep no state that withholds space.
 //! - The caller has no handle. It is no deletion itself, except with [`Priority::Cleaning`]. It has
 //!   nothing locked that a commit or a deletion needs. So everything that it waits for ends.
 //! - Callers that ask for one kind with one priority and find no space take tickets. Freed space
@@ -33,16 +33,19 @@ enum FlushState {
     CleanDeleted,
     /// A commit frees them.
     Commit,
+    /// States that readers keep are given up.
+    GiveUpKeptStates,
     /// Block groups that are empty now go back to the devices, for other kinds.
     RemoveEmptyGroups,
 }
 
 impl FlushState {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::FlushQueued,
         Self::WaitForHandles,
         Self::CleanDeleted,
         Self::Commit,
+        Self::GiveUpKeptStates,
         Self::RemoveEmptyGroups,
     ];
 }
@@ -133,6 +136,7 @@ impl TransactionManager {
                         were_cleaning = self.space_waiters.cleanings.wait(asked, steps);
                     }
                     FlushState::Commit => drop(self.commit()?),
+                    FlushState::GiveUpKeptStates => self.space().give_up_kept_states()?,
                     FlushState::RemoveEmptyGroups => self.commit_empty_groups()?,
                 }
             }

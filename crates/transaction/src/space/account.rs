@@ -13,7 +13,7 @@ pub struct Usage {
     pub used: u64,
     /// Allocated, and not in the extent tree yet.
     pub reserved: u64,
-    /// Not in the extent tree any more, but in the last durable state.
+    /// Not in the extent tree any more, but in the last durable state or in one that a reader keeps.
     pub pinned: u64,
     /// Unusable: superblock copies, and groups that cannot be written.
     pub unusable: u64,

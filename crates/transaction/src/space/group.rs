@@ -1,10 +1,10 @@
 //! One block group in memory: which of its addresses are taken, and for what.
 //!
 //! # Invariants
-//! - Every address that an extent of the running or of the last durable state covers is taken, and
-//!   so are the places of superblock copies.
+//! - Every address that an extent of the running or of the last durable state covers is taken, or of
+//!   one that a reader keeps, and so are the places of superblock copies.
 //! - `used` is in the extent tree, `reserved` was allocated and is not in it yet, `pinned` is not
-//!   in it any more but still in the last durable state.
+//!   in it any more but still in the last durable state, or in one that a reader keeps.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Space: block groups in memory, reservations, and allocation that searches no tree.
 //!
 //! # Invariants
-//! - An address is handed out once until it is released; pinned addresses are released only when no
-//!   durable state needs them.
+//! - An address is handed out once until it is released; pinned addresses are released only when
+//!   neither the last durable state needs them nor one that a reader keeps (`kept.rs`).
 //! - [`Reservation`]s and the global reserve together never exceed the space that is free or could
 //!   be allocated as new chunks. A data chunk never takes space that metadata has reserved.
 //! - Nothing here reads or changes a tree. Changes for the trees wait in `Changes`.
@@ -13,6 +13,7 @@ mod account;
 mod allocate;
 mod available;
 mod group;
+mod kept;
 mod kind;
 mod reserve;
 #[cfg(test)]
@@ -29,6 +30,7 @@ use parking_lot::{Mutex, RwLock};
 
 use self::account::Account;
 use self::allocate::Hints;
+use self::kept::KeptStates;
 use crate::chunk::Devices;
 use crate::error::{Error, Result};
 
@@ -80,6 +82,7 @@ pub struct Space {
     devices: Mutex<Devices>,
     changes: Mutex<Changes>,
     pinned: Mutex<Pinned>,
+    kept: KeptStates,
     hints: Hints,
     /// There are groups that the last commit does not have.
     has_new_groups: AtomicBool,
@@ -104,6 +107,7 @@ impl Space {
             accounts: Default::default(),
             changes: Mutex::default(),
             pinned: Mutex::default(),
+            kept: KeptStates::default(),
             hints: Hints::default(),
             has_new_groups: AtomicBool::new(false),
             may_have_empty_groups: AtomicBool::new(true),
@@ -267,7 +271,7 @@ impl Space {
         self.discards.store(discards, Relaxed);
     }
 
-    /// Discards space on the devices that was pinned for a transaction that is durable now. A
+    /// Discards space on the devices that no durable state needs any more. A
     /// device that cannot keeps its content: nothing depends on it.
     fn discard(&self, pinned: &Pinned) {
         let mut ranges = pinned.ranges.clone();
@@ -279,8 +283,14 @@ impl Space {
         }
     }
 
-    /// Releases space that was pinned for a transaction that is durable now.
+    /// Releases space that was pinned for a transaction that is durable now, once no reader keeps an
+    /// earlier state.
     pub fn unpin(&self, pinned: Pinned) -> Result<()> {
+        let pinned = self.withhold(pinned)?;
+        self.release(pinned)
+    }
+
+    fn release(&self, pinned: Pinned) -> Result<()> {
         // Before the space can be allocated again.
         if self.discards.load(Relaxed) {
             self.discard(&pinned);

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_format::node::MAX_LEVELS;
 use larder_volume::Chunk;
 
-use super::{Space, SpaceKind};
+use super::{Space, SpaceKind, Usage};
 use crate::chunk::{Devices, Limits, plan};
 use crate::error::{Error, Result};
 
@@ -154,14 +154,23 @@ impl Space {
         let unallocated = self.obtainable_metadata(&self.devices.lock());
         let account = self.account(SpaceKind::Metadata);
         account.unallocated.set(unallocated);
-        let least = self.insertion_bytes(LEAST_GLOBAL_RESERVE_ITEMS);
         let usage = account.usage();
-        let wanted =
-            (usage.used / GLOBAL_RESERVE_SHARE).clamp(least, MOST_GLOBAL_RESERVE.max(least));
-        // At most the space that is left: then only deletions can reserve more. Reservations are
-        // given back, so they do not count here.
-        let left = (usage.total + usage.unallocated).saturating_sub(usage.taken());
-        account.global_reserve.set(wanted.min(left));
+        // At most the space that is left: then only deletions can reserve more.
+        account.global_reserve.set(self.wanted_reserve(&usage).min(left(&usage)));
+    }
+
+    /// The reserve for metadata, if there is space for it.
+    fn wanted_reserve(&self, metadata: &Usage) -> u64 {
+        let least = self.insertion_bytes(LEAST_GLOBAL_RESERVE_ITEMS);
+        (metadata.used / GLOBAL_RESERVE_SHARE).clamp(least, MOST_GLOBAL_RESERVE.max(least))
+    }
+
+    /// Whether commits may soon find no space for trees unless space is released.
+    pub(super) fn is_short_for_commits(&self) -> bool {
+        let (metadata, system) = (self.usage(SpaceKind::Metadata), self.usage(SpaceKind::System));
+        let chunk_items = 1 + self.volume.devices().len() as u64;
+        left(&metadata) < self.wanted_reserve(&metadata) / 2
+            || left(&system) < 2 * self.insertion_bytes(chunk_items)
     }
 
     /// Bytes of new metadata chunks if all the rest of the devices went to them.
@@ -199,4 +208,9 @@ impl Space {
         let item_bytes = u64::from(self.volume.nodesize()) * 2 * MAX_LEVELS as u64;
         (item_bytes * HEADROOM_ITEMS).min(devices_bytes / HEADROOM_SHARE)
     }
+}
+
+/// Space that is not taken. Reservations are given back, so they do not count.
+fn left(usage: &Usage) -> u64 {
+    (usage.total + usage.unallocated).saturating_sub(usage.taken())
 }

@@ -1,0 +1,191 @@
+//! A reader keeps a state: it stays as it is while everything changes, and gives way when its space
+//! is needed.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use larder::check::{Options, check_devices};
+use larder::device::{Device, MemoryDevice};
+use larder::{Filesystem, OpenOptions, SnapshotKind, Subvolume};
+use larder_power_cuts::{assert_sound_to_larder, load};
+use larder_testkit::{Content, ImageSpec, KernelImage, Manifest, Profile, assert_same};
+
+use super::model::Player;
+use super::{storm, support};
+
+/// Freed space is discarded as soon as it is not kept, so that a reader would meet zeros there.
+fn open(memory: &[Arc<MemoryDevice>]) -> Filesystem {
+    let options = OpenOptions::new().write(true).commit_interval(None).discard(true);
+    let devices = memory.iter().map(|device| device.clone() as Arc<dyn Device>).collect();
+    options.open_devices(devices).unwrap()
+}
+
+fn read(devices: Vec<Arc<dyn Device>>) -> larder::Result<Filesystem> {
+    OpenOptions::new().open_devices(devices)
+}
+
+/// Both checkers of the library agree that a state is whole, and it has these files.
+fn assert_whole(devices: &[Arc<dyn Device>], expected: Option<&Manifest>) {
+    let kept = read(devices.to_vec()).unwrap();
+    assert!(!kept.needs_log_replay());
+    let options = Options { check_data_csum: true, threads: 2, ..Options::default() };
+    let report = check_devices(devices.to_vec(), &options).unwrap();
+    assert!(report.is_clean(), "{report}");
+    let accounting = kept.accounting(&mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!((accounting.unreadable_blocks, &*accounting.problems), (0, &[][..]));
+    if let Some(expected) = expected {
+        assert_same(expected, &support::manifest(&kept));
+    }
+}
+
+/// Changes, deletes, syncs and takes snapshots until `is_over`.
+fn change_all_the_time(
+    fs: &Filesystem,
+    root: &Subvolume,
+    player: &mut Player,
+    is_over: &AtomicBool,
+) {
+    for round in 0.. {
+        player.play(root, 20);
+        storm(root, round);
+        let name = format!("snapshot-{}", round % 3);
+        if root.lookup(&name).is_ok() {
+            root.delete_subvolume(&name).unwrap();
+        }
+        root.snapshot(&name, SnapshotKind::ReadOnly).unwrap();
+        // A log, which takes free space and changes a superblock.
+        let file = root.create("logged", 0o644).unwrap();
+        file.write_at(&vec![round as u8; 70_000], 0).unwrap();
+        file.sync().unwrap();
+        root.remove_file("logged").unwrap();
+        fs.sync().unwrap();
+        if is_over.load(Relaxed) {
+            return;
+        }
+    }
+}
+
+/// Ends the changes, also when a check fails.
+struct Over<'o>(&'o AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+fn keep_while_everything_changes(spec: &ImageSpec) {
+    let image = KernelImage::build(spec, &Content::new(71));
+    let memory: Vec<_> = image.devices().iter().map(|path| Arc::new(load(path))).collect();
+    let fs = open(&memory);
+    let root = fs.subvolume("/").unwrap();
+    for folder in ["a", "a/b", "c", "busy"] {
+        root.create_directory(folder, 0o755).unwrap();
+    }
+    let mut player = Player::new("busy", larder_testkit::seed(800));
+    for _ in 0..2 * larder_testkit::effort() {
+        fs.sync().unwrap();
+        let expected = support::manifest(&fs);
+        let first = fs.keep_state().unwrap();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let change = || change_all_the_time(&fs, &root, &mut player, &is_over);
+            let changing = scope.spawn(change);
+            let over = Over(&is_over);
+            for _ in 0..3 {
+                // One more reader, whose state is a later one.
+                assert_whole(&fs.keep_state().unwrap(), None);
+                assert_whole(&first, Some(&expected));
+            }
+            drop(over);
+            changing.join().unwrap();
+        });
+        assert_whole(&first, Some(&expected));
+        drop(first);
+        fs.sync().unwrap();
+        assert_sound_to_larder(memory.iter().map(|device| &**device), spec.name());
+    }
+    drop((root, fs));
+    drop(open(&memory));
+    assert_sound_to_larder(memory.iter().map(|device| &**device), spec.name());
+}
+
+#[test]
+fn a_kept_state_stays_as_it_is() {
+    keep_while_everything_changes(&ImageSpec::new("kept").devices(&[1 << 30]));
+}
+
+#[test]
+fn a_kept_state_of_several_devices() {
+    let spec = ImageSpec::new("kept-raid1").devices(&[1 << 30, 1 << 30]);
+    keep_while_everything_changes(&spec.profiles(Profile::Raid1, Profile::Raid1));
+}
+
+/// Space that only a kept state withholds goes to a writer who would have none otherwise, and the
+/// reader learns that.
+#[test]
+fn a_kept_state_gives_way_to_writers() {
+    const PIECE_BYTES: usize = 1 << 20;
+    let image = KernelImage::empty(&ImageSpec::new("kept-full").devices(&[256 << 20]));
+    let memory = [Arc::new(load(&image.devices()[0]))];
+    let fs = open(&memory);
+    let root = fs.subvolume("/").unwrap();
+    let fill = |name: &str| {
+        let file = root.create(name, 0o644).unwrap();
+        let pieces = (0..10_000_usize).find(|piece| {
+            let offset = (piece * PIECE_BYTES) as u64;
+            let written = file.write_at(&vec![*piece as u8; PIECE_BYTES], offset);
+            written.and_then(|()| file.sync()).is_err()
+        });
+        pieces.expect("the device ends")
+    };
+    let before = fill("first");
+    fs.sync().unwrap();
+    let kept = fs.keep_state().unwrap();
+    root.remove_file("first").unwrap();
+    fs.sync().unwrap();
+    assert_whole(&kept, None);
+
+    let after = fill("second");
+    assert!(after + 2 >= before, "{after} of {before} MiB");
+    let refused = kept[0].read_at(&mut [0; 4096], 1 << 20).unwrap_err();
+    assert!(refused.to_string().contains("given up"), "{refused}");
+    assert!(read(kept).is_err());
+
+    // A state that is kept from now on has nothing to do with that one.
+    let next = fs.keep_state().unwrap();
+    assert_whole(&next, Some(&support::manifest(&fs)));
+    drop(next);
+    drop((root, fs));
+    assert_sound_to_larder([&*memory[0]], "full");
+}
+
+/// All space comes back with the end of the last reader.
+#[test]
+fn a_kept_state_that_ends_gives_its_space_back() {
+    let image = KernelImage::empty(&ImageSpec::new("kept-end").devices(&[1 << 30]));
+    let memory = [Arc::new(load(&image.devices()[0]))];
+    let fs = open(&memory);
+    let root = fs.subvolume("/").unwrap();
+    root.create("large", 0o644).unwrap().write_at(&vec![7; 64 << 20], 0).unwrap();
+    fs.sync().unwrap();
+    let stored = || memory[0].allocated_bytes();
+    let full = stored();
+    let [first, second] = [(); 2].map(|()| fs.keep_state().unwrap());
+    root.remove_file("large").unwrap();
+    fs.sync().unwrap();
+    fs.sync().unwrap();
+    drop(first);
+    assert!(stored() >= full, "a reader has it");
+    assert_whole(&second, None);
+    drop(second);
+    assert!(stored() < full / 2, "{} of {full}", stored());
+}
+
+#[test]
+fn a_file_system_that_is_open_for_reading_keeps_its_state() {
+    let image = KernelImage::build(&ImageSpec::new("kept-read"), &Content::new(71));
+    let fs = OpenOptions::new().open(image.devices()).unwrap();
+    assert_whole(&fs.keep_state().unwrap(), Some(&support::manifest(&fs)));
+}

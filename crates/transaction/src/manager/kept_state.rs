@@ -1,0 +1,137 @@
+//! A durable state that a reader keeps: devices that show it, while the file system goes on
+//! changing.
+//!
+//! # Invariants
+//! - Nothing that the state leads to changes while it is kept: its space is withheld
+//!   ([`Space::begin_keeping`]), and only superblocks are overwritten in place. The devices show
+//!   those of the state.
+//! - A read succeeds only if the state was still kept after it. So a reader that met no error has
+//!   seen the state and nothing else.
+//! - Data that is written in place (NODATACOW, preallocated extents) is as it is at the time.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use larder_device::{Device, DeviceError, Operation};
+use larder_format::superblock::{OFFSETS, SUPERBLOCK_SIZE};
+
+use super::TransactionManager;
+use crate::error::Result;
+use crate::space::Space;
+
+/// Keeps a state until it is dropped.
+struct Keeping {
+    space: Arc<Space>,
+    round: u64,
+}
+
+/// A device as it was in the state.
+struct KeptDevice {
+    device: Arc<dyn Device>,
+    /// Superblocks of the state, by their offsets.
+    superblocks: Vec<(u64, Box<[u8; SUPERBLOCK_SIZE]>)>,
+    keeping: Arc<Keeping>,
+}
+
+impl TransactionManager {
+    /// Commits, and returns the devices in the state of that commit, for a reader: those that are
+    /// not missing. The state is kept as long as one of them exists, or until a writer needs its
+    /// space: then reads fail.
+    ///
+    /// # Panics
+    /// If this thread has a [`Handle`](super::Handle).
+    pub fn keep_state(&self) -> Result<Vec<Arc<dyn Device>>> {
+        // Neither a commit nor a log is written meanwhile.
+        let mut logs = self.lock_committing();
+        self.commit_locked(&mut logs)?;
+        let space = self.space().clone();
+        let keeping = Arc::new(Keeping { round: space.begin_keeping(), space });
+        let devices = self.volume().devices().iter().filter_map(|device| device.device());
+        let kept = devices.map(|device| KeptDevice {
+            device: device.clone(),
+            superblocks: superblocks_of(&**device),
+            keeping: keeping.clone(),
+        });
+        Ok(kept.map(|kept| Arc::new(kept) as Arc<dyn Device>).collect())
+    }
+}
+
+/// The copies of the superblock on a device that can be read.
+fn superblocks_of(device: &dyn Device) -> Vec<(u64, Box<[u8; SUPERBLOCK_SIZE]>)> {
+    let read = |offset| {
+        let mut copy = Box::new([0; SUPERBLOCK_SIZE]);
+        device.read_at(&mut copy[..], offset).ok().map(|()| (offset, copy))
+    };
+    OFFSETS.iter().filter_map(|offset| read(offset.0)).collect()
+}
+
+impl Device for KeptDevice {
+    fn name(&self) -> &str {
+        self.device.name()
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.device.len_bytes()
+    }
+
+    fn is_writable(&self) -> bool {
+        false
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), DeviceError> {
+        self.device.read_at(buf, offset)?;
+        for (start, copy) in &self.superblocks {
+            let end = offset + buf.len() as u64;
+            let (from, to) = (offset.max(*start), end.min(start + copy.len() as u64));
+            if from < to {
+                let copied = &copy[(from - start) as usize..(to - start) as usize];
+                buf[(from - offset) as usize..(to - offset) as usize].copy_from_slice(copied);
+            }
+        }
+        if self.keeping.space.is_kept(self.keeping.round) {
+            return Ok(());
+        }
+        let gone = "this state of the file system was given up, because its space was needed";
+        let gone = io::Error::other(gone);
+        Err(DeviceError::io(self, Operation::Read, offset, buf.len() as u64, gone))
+    }
+
+    fn write_vectored_at(&self, _: &[IoSlice<'_>], _: u64) -> Result<(), DeviceError> {
+        Err(self.refusal(Operation::Write))
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        Err(self.refusal(Operation::Flush))
+    }
+
+    fn discard(&self, _: u64, _: u64) -> Result<(), DeviceError> {
+        Err(self.refusal(Operation::Discard))
+    }
+
+    fn readahead(&self, offset: u64, len_bytes: u64) {
+        self.device.readahead(offset, len_bytes);
+    }
+}
+
+impl KeptDevice {
+    fn refusal(&self, operation: Operation) -> DeviceError {
+        DeviceError::ReadOnly { device: self.name().to_owned(), operation }
+    }
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        if let Err(error) = self.space.end_keeping(self.round) {
+            tracing::error!(
+                "space that a reader had kept stays taken until the next mount: {error}"
+            );
+        }
+    }
+}
+
+impl fmt::Debug for KeptDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeptDevice").field("device", &self.device).finish_non_exhaustive()
+    }
+}
