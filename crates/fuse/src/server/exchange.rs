@@ -117,7 +117,8 @@ impl Exchange {
         let Some(mut current) = self.server.try_write_for(PATIENCE) else {
             return Err(refuse(
                 Errno::BUSY,
-                "requests are on their way, or a snapshot is being sent or received: try again later",
+                "requests are on their way, or a client sends or receives a snapshot, or reads the \
+                 file system: try again later",
             ));
         };
         let has_changed = current.go_on(&settings)?;

@@ -26,6 +26,8 @@ pub enum Kind {
     Change = 6,
     /// [`Request::Walk`](super::Request::Walk).
     Walk = 7,
+    /// [`Request::State`](super::Request::State).
+    State = 8,
     /// Either way: a part of the request's data.
     Data = 0x100,
     /// From the client: there is no more data.
@@ -40,7 +42,7 @@ pub enum Kind {
     Failed = 0x201,
 }
 
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 14] = [
     Kind::Send,
     Kind::Receive,
     Kind::Ending,
@@ -48,6 +50,7 @@ const KINDS: [Kind; 13] = [
     Kind::Mount,
     Kind::Change,
     Kind::Walk,
+    Kind::State,
     Kind::Data,
     Kind::End,
     Kind::Stop,

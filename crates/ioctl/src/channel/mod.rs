@@ -21,6 +21,7 @@ mod mount;
 mod receive;
 mod request;
 mod servers;
+mod state;
 mod walk;
 
 use std::io;
@@ -37,6 +38,7 @@ pub use mount::MountReply;
 pub use receive::{CheckpointRequest, ReceiveNews, ReceiveReply, ReceiveRequest};
 pub use request::{Request, SendRequest};
 pub use servers::name_for;
+pub use state::{DeviceRange, StateCall, StateDevice};
 pub use walk::{Attributes, Record, WalkRequest, Wants};
 
 use crate::abi::CHANNEL;

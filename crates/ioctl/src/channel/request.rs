@@ -30,6 +30,11 @@ pub enum Request {
     /// Walk through a directory. The records come as [`Data`](Kind::Data), whole ones in each frame.
     /// The reply is empty.
     Walk(WalkRequest),
+    /// Keep the state of a commit, for as long as the connection exists, and read from its devices.
+    /// An [`Event`](Kind::Event) describes each [device](super::StateDevice), and an empty one ends the
+    /// list. Then the client sends [calls](super::StateCall) as [`Data`](Kind::Data). The reply comes
+    /// after [`End`](Kind::End), and is empty.
+    State,
     /// Report, once the mount is gone, whether the last commit reached the devices. An empty
     /// [`Event`](Kind::Event) confirms the request; the reply comes at the end of the server and is
     /// empty.
@@ -70,6 +75,7 @@ impl Request {
             Self::Receive(_) => Kind::Receive,
             Self::Change(_) => Kind::Change,
             Self::Walk(_) => Kind::Walk,
+            Self::State => Kind::State,
             Self::Ending => Kind::Ending,
             Self::Remount(_) => Kind::Remount,
             Self::Mount(_) => Kind::Mount,
@@ -83,7 +89,7 @@ impl Request {
             Self::Receive(request) => request.body(),
             Self::Change(NodeId { subvolume, inode }) => bytes_of([subvolume, inode].into_iter()),
             Self::Walk(request) => request.body(),
-            Self::Ending => Vec::new(),
+            Self::State | Self::Ending => Vec::new(),
             Self::Remount(words) | Self::Mount(words) => words.clone().into_bytes(),
         }
     }
@@ -110,6 +116,7 @@ impl Request {
                 [subvolume, inode] => Ok(Self::Change(NodeId { subvolume, inode })),
                 _ => Err(invalid("a request to change of another length")),
             },
+            Kind::State if words.is_empty() => Ok(Self::State),
             Kind::Ending if words.is_empty() => Ok(Self::Ending),
             _ => Err(invalid("a frame that is not a request")),
         }
@@ -191,6 +198,7 @@ mod tests {
             Request::Send(SendRequest::default()),
             Request::Receive(receive),
             Request::Change(directory),
+            Request::State,
             Request::Ending,
             Request::Remount("ro,commit=5".to_owned()),
             Request::Mount("ro,subvol=a b".to_owned()),
@@ -217,6 +225,7 @@ mod tests {
         assert!(parse(Kind::Receive, &[5, 256, 1, 1]).is_err());
         assert!(parse(Kind::Change, &[5]).is_err());
         assert!(parse(Kind::Ending, &[1]).is_err());
+        assert!(parse(Kind::State, &[1]).is_err());
         assert!(parse(Kind::Data, &[]).is_err());
         assert!(Request::parse(Kind::Remount, b"\xff").is_err());
         assert!(Request::parse(Kind::Mount, b"\xff").is_err());

@@ -40,6 +40,11 @@ impl MountedFilesystem {
         Self { inside }
     }
 
+    /// A file or directory in it.
+    pub(super) fn inside(&self) -> &File {
+        &self.inside
+    }
+
     /// Id of the subvolume that the path lies in.
     pub fn subvolume_id(&self) -> Result<u64> {
         larder_ioctl::subvolume_id(&self.inside).map_err(of_mounted)
@@ -218,7 +223,7 @@ fn bad(tree: u64, key: Key, problem: FormatError) -> Error {
 }
 
 /// An error of a mounted file system.
-fn of_mounted(error: io::Error) -> Error {
+pub(super) fn of_mounted(error: io::Error) -> Error {
     let error = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
         Some(rustix::io::Errno::NOTTY | rustix::io::Errno::NOSYS) => io::Error::new(
             io::ErrorKind::Unsupported,

@@ -7,6 +7,7 @@ mod estimate;
 mod filesystem;
 mod receive;
 mod snapshot;
+mod state;
 mod walk;
 
 pub use changes::{ChangeEvent, MountedChanges};

@@ -15,6 +15,7 @@ mod removal;
 mod rights;
 mod send;
 mod serve;
+mod state;
 mod walk;
 
 use std::collections::HashMap;

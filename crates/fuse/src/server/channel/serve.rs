@@ -12,7 +12,7 @@ use larder_ioctl::channel::{Kind, Request, descriptor, frame, name_for};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{Shutdown, UCred, shutdown};
 
-use super::{Channel, changes, receive, send, walk};
+use super::{Channel, changes, receive, send, state, walk};
 use crate::protocol::abi::ShownId;
 use crate::server::access::{Caller, is_privileged};
 use crate::server::exchange::Exchange;
@@ -119,6 +119,7 @@ fn serve_connection(
             Request::Walk(request) => exchange.with_server(|server| {
                 walk::walk(server, &request, peer.calls(server), socket, kernel)
             }),
+            Request::State => exchange.with_server(|server| state::keep(server, socket, kernel)),
             Request::Remount(words) => exchange.remount(&words, kernel).map(|()| Vec::new()),
             Request::Mount(words) => {
                 mount_for(exchange, &words, socket)?;

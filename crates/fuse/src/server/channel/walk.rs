@@ -78,7 +78,7 @@ pub(super) fn walk(
 
 /// Makes the kernel send the data of files that programs write to, and that it may not have written
 /// back yet. It waits for none of it when a program asks for a sync of the file system.
-fn get_written_data(server: &Server, kernel: &dyn Notify) {
+pub(super) fn get_written_data(server: &Server, kernel: &dyn Notify) {
     for (id, node) in server.nodes.open_nodes() {
         if may_miss_data(server, &node) {
             // It fails if the kernel has nothing of that file.
