@@ -38,6 +38,7 @@ mod extract;
 mod global;
 mod ingest;
 mod interrupt;
+mod kept;
 mod manual;
 mod mode;
 mod mode_change;

@@ -6,12 +6,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 
+use anyhow::ensure;
 use clap::Args;
 use larder_check::{Options, Progress as CheckProgress, Report, check};
+use larder_volume::{OpenOptions, Volume};
 
 use super::open_volume;
 use crate::devices;
 use crate::global::{Format, Global};
+use crate::kept::kept_devices;
 use crate::output::stdout;
 use crate::place::{PlaceOptions, located};
 use crate::program::Program;
@@ -23,6 +26,9 @@ use crate::{is_broken_pipe, message};
 ///
 /// Reads all metadata, every copy of it, and compares everything that is stored twice. Changes
 /// nothing.
+///
+/// On a mount of larder it checks a commit that is made now, and programs go on. Space that they
+/// free comes back at the end of the check.
 ///
 /// Each finding names the files that the damage touches, and the bytes of devices. `--format json`
 /// gives them as fields. Lines that begin with 'not checked' are no findings: they name what larder
@@ -37,6 +43,7 @@ use crate::{is_broken_pipe, message};
 /// Examples:
 ///   larder check disk.img
 ///   larder check --check-data-csum --format json disk1.img disk2.img
+///   larder check /mnt
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Check {
@@ -46,7 +53,7 @@ pub struct Check {
     /// Change nothing (always so)
     #[arg(long)]
     readonly: bool,
-    /// Check also what is mounted (always so, with a warning)
+    /// Check also what the kernel has mounted (always so, with a warning)
     #[arg(long)]
     force: bool,
     /// Show progress (always so on a terminal)
@@ -66,7 +73,7 @@ pub struct Check {
     degraded: bool,
     #[command(flatten)]
     place: PlaceOptions,
-    /// The image files or block devices of one file system
+    /// The image files or block devices of one file system, or a directory of a mount of larder
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 }
@@ -79,12 +86,7 @@ impl Check {
         }
         // The exit code if the check is not possible at all.
         let cannot_run = ExitCode::from(program.failure_code());
-        let place = self.place.place();
-        let opened = devices::all(&self.devices, place, self.degraded).and_then(|devices| {
-            warn_if_in_use(&located(&devices, place));
-            open_volume(&devices, place, self.degraded)
-        });
-        let volume = match opened {
+        let volume = match self.open() {
             Ok(volume) => volume,
             Err(error) => {
                 eprintln!("ERROR: {}", message(&error));
@@ -117,6 +119,24 @@ impl Check {
             }
             _ => ExitCode::from(report.exit_code()),
         }
+    }
+
+    fn open(&self) -> anyhow::Result<Volume> {
+        let place = self.place.place();
+        if let [path] = &self.devices[..]
+            && path.is_dir()
+        {
+            ensure!(
+                !self.degraded && !self.place.is_given(),
+                "{}: is a directory; --degraded, --partition and --offset are for images",
+                path.display()
+            );
+            let options = OpenOptions { degraded: true, ..OpenOptions::default() };
+            return Ok(Volume::open(kept_devices(path)?, &options)?);
+        }
+        let devices = devices::all(&self.devices, place, self.degraded)?;
+        warn_if_in_use(&located(&devices, place));
+        open_volume(&devices, place, self.degraded)
     }
 
     fn write(&self, report: &Report) -> anyhow::Result<()> {

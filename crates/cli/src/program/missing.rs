@@ -35,7 +35,7 @@ const COMMANDS: &[Missing] = &[
     missing("replace"),
     missing("rescue"),
     instead("restore", "'larder cp -a' copies what can be read, without mounting"),
-    instead("scrub", "'check --check-data-csum' reads all data of what is not mounted"),
+    instead("scrub", "'check --check-data-csum' reads all data, also on a mount of larder"),
 ];
 
 /// An option of a command that larder has, as btrfs-progs lists it, and why larder has none.

@@ -319,7 +319,7 @@ fn findings_name_files_and_other_operands_are_refused() {
     let json: Value = serde_json::from_str(&json).expect("it is json");
     assert_eq!(json["check"]["kinds"][0]["findings"][0]["files"][0]["path"], "/damaged <i>");
     let refused = fail(&format!("report {}", scratch.path().display()));
-    assert!(refused.contains("unmount it, and name its image or device"), "{refused}");
+    assert!(refused.contains("name an image file or a block device"), "{refused}");
     let refused = fail(&format!("report {}:/damaged", image.display()));
     assert!(refused.contains("leave out :/damaged"), "{refused}");
     let image = image.display();

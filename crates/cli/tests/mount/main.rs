@@ -13,6 +13,7 @@ mod ending;
 mod full;
 mod handles;
 mod json;
+mod kept;
 mod killed;
 mod largest;
 mod ledger;

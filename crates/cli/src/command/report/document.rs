@@ -30,6 +30,17 @@ pub struct Document {
     pub check: Option<larder_check::Report>,
 }
 
+impl Document {
+    /// Notes that the file system went on changing while it was read.
+    pub fn say_that_it_is_mounted(&mut self) {
+        let generation = self.filesystem.generation;
+        self.notices.push(format!(
+            "The file system was mounted: this is its commit {generation}, and later changes are \
+             not in here."
+        ));
+    }
+}
+
 #[derive(Serialize)]
 pub struct About {
     pub source: String,

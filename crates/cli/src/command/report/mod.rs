@@ -13,15 +13,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::ensure;
 use clap::{Args, ValueEnum};
-use larder::Filesystem;
+use larder::{Filesystem, OpenOptions};
 
 use self::document::Document;
 use self::file::ReportFile;
 use crate::accounted::Accounted;
 use crate::command::Outcome;
 use crate::global::{self, Global};
+use crate::kept::kept_devices;
 use crate::output::stdout;
 use crate::progress::Progress;
 use crate::source::{Source, warn_of_bad_copies};
@@ -34,11 +35,13 @@ use crate::target::Target;
 /// is one file that needs no network, and as readable on a phone. Sums are exact. Nothing is
 /// changed.
 ///
-/// The file system must not be mounted: its trees are read once, and may not change meanwhile. With
-/// many extents a temporary file is written to TMPDIR, or to /var/tmp.
+/// On a mount of larder the report is about a commit that is made now, and programs go on. Space
+/// that they free comes back when the report is ready. A file system that the kernel has mounted
+/// must be unmounted first. With many extents a temporary file is written to TMPDIR, or to /var/tmp.
 ///
 /// Examples:
 ///   larder report disk.img -o report.html
+///   larder report /mnt -o report.html
 ///   larder report --check /dev/sdb1 -o report.html
 ///   larder report --format json disk.img | jq '.subvolumes[] | {path, exclusive_bytes}'
 #[derive(Debug, Args)]
@@ -58,7 +61,7 @@ pub struct Report {
     check_data: bool,
     #[command(flatten)]
     source: Source,
-    /// The image file or block device of a file system that is not mounted
+    /// The image file or block device of a file system, or a directory of a mount of larder
     #[arg(value_name = "IMAGE")]
     image: OsString,
 }
@@ -82,10 +85,17 @@ impl Report {
             self.format == Format::Json || !to_terminal,
             "a page is not for a terminal: name a file for it with -o"
         );
-        let image = self.image()?;
+        let mounted = self.source.mounted_directory(&self.image)?.map(Path::to_owned);
+        let source = mounted.clone().map_or_else(|| self.image(), Ok)?;
         let file = output.map(ReportFile::open).transpose()?;
-        let filesystem = self.source.open(&image)?;
-        let document = self.document(&image, &filesystem, global.is_quiet())?;
+        let filesystem = match &mounted {
+            Some(path) => OpenOptions::new().degraded(true).open_devices(kept_devices(path)?)?,
+            None => self.source.open(&source)?,
+        };
+        let mut document = self.document(&source, &filesystem, global.is_quiet())?;
+        if mounted.is_some() {
+            document.say_that_it_is_mounted();
+        }
         warn_of_bad_copies(&filesystem);
         let report = match self.format {
             Format::Html => page::page(&document),
@@ -104,18 +114,11 @@ impl Report {
 
     /// The image; fails if the operand is something else.
     fn image(&self) -> anyhow::Result<PathBuf> {
-        let shown = self.image.display();
-        if let Some(path) = self.source.mounted_path(&self.image)? {
-            path.metadata().with_context(|| shown.to_string())?;
-            bail!(
-                "{shown}: lies in a mounted file system, which changes while it is read; unmount \
-                 it, and name its image or device"
-            );
-        }
         let Target { image, path } = Target::parse(&self.image);
         ensure!(
             path == b"/",
-            "{shown}: a report is about a whole file system: leave out :{}",
+            "{}: a report is about a whole file system: leave out :{}",
+            self.image.display(),
             OsStr::from_bytes(&path).display()
         );
         Ok(image)
