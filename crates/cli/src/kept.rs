@@ -1,15 +1,14 @@
 //! States of mounted file systems that stay readable while programs go on.
 
+use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
-use larder::device::Device;
+use larder::device::KeptState;
 use larder::{ErrorKind, MountedFilesystem};
 
-/// The devices of the mounted file system that `path` lies in, in the state of a commit that the
-/// server makes now.
-pub fn kept_devices(path: &Path) -> anyhow::Result<Vec<Arc<dyn Device>>> {
+/// A state of the mounted file system that `path` lies in, of a commit that the server makes now.
+pub fn keep_state(path: &Path) -> anyhow::Result<KeptState> {
     let shown = path.display();
     let mounted = MountedFilesystem::open(path).map_err(|error| match error.kind() {
         ErrorKind::Unsupported => anyhow!(
@@ -19,10 +18,24 @@ pub fn kept_devices(path: &Path) -> anyhow::Result<Vec<Arc<dyn Device>>> {
         _ => error.into(),
     })?;
     match mounted.keep_state().with_context(|| format!("{shown}:"))? {
-        Some(devices) => Ok(devices),
+        Some(state) => Ok(state),
         None => bail!(
             "{shown}: lies in a file system that the kernel has mounted, and changes while it is \
              read; unmount it, and name its image or device"
         ),
     }
+}
+
+/// Whether to go on reading: nothing is gained once the state has ended.
+pub fn unless_ended(state: Option<&KeptState>) -> ControlFlow<()> {
+    match state.and_then(KeptState::ended) {
+        Some(_) => ControlFlow::Break(()),
+        None => ControlFlow::Continue(()),
+    }
+}
+
+/// Fails if the state of what lies at `path` ended before its reader.
+pub fn check_not_ended(state: &KeptState, path: &Path) -> anyhow::Result<()> {
+    let shown = path.display();
+    state.ended().map_or(Ok(()), |reason| Err(anyhow!("{shown}: {reason}; try again")))
 }

@@ -10,6 +10,7 @@
 //! - [`in_use`]: the other use of a path; [`has_writer`]: whether a program writes to it;
 //!   [`partition_node`]: the node of a part of a disk.
 //! - [`StandIn`], on Linux: a block device for a mount that needs one as its source.
+//! - [`KeptState`]: devices as they were at a time, for a reader.
 //! - [`now`]: the clock for times of files.
 //!
 //! # Invariants
@@ -31,6 +32,7 @@
 mod device;
 mod error;
 mod file;
+mod kept;
 mod lock;
 mod memory;
 mod prefetching;
@@ -41,6 +43,7 @@ mod window;
 pub use device::Device;
 pub use error::{DeviceError, Operation, check_call};
 pub use file::{Access, FileDevice};
+pub use kept::{KeptState, StateEnd};
 pub use memory::MemoryDevice;
 pub use prefetching::PrefetchingDevice;
 #[cfg(target_os = "linux")]

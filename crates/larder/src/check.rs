@@ -9,15 +9,15 @@
 //! # }
 //! ```
 
+use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
 
 use larder_check::Stopped;
 pub use larder_check::{
     AffectedFile, DeviceOffset, Finding, Kind, KindFindings, Options, Phase, Progress, Report,
     Severity, Statistics,
 };
-use larder_device::{Access, Device};
+use larder_device::{Access, KeptState};
 use larder_image::Place;
 use larder_volume::Volume;
 
@@ -36,14 +36,31 @@ pub fn check<P: AsRef<Path>>(
     let open = |path: P| larder_image::open(path.as_ref(), Access::ReadOnly, Place::Found);
     let devices = paths.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let volume = Volume::open(devices, &larder_volume::OpenOptions::default())?;
-    larder_check::check(&volume, options).map_err(|Stopped| Error::Interrupted)
+    check_volume(&volume, options)
 }
 
-/// The same for the file system on `devices`, in any order: for example those of a
-/// [kept state](crate::Filesystem::keep_state). Some may be missing, as long as everything can be
-/// read without them.
-pub fn check_devices(devices: Vec<Arc<dyn Device>>, options: &Options<'_>) -> Result<Report> {
+/// The same for a [kept state](crate::Filesystem::keep_state), while the file system is in use.
+/// Devices may be missing, as long as everything can be read without them.
+///
+/// # Errors
+/// Those of [`check`], and [`Stale`](crate::ErrorKind::Stale) if the state ended meanwhile.
+pub fn check_kept(state: &KeptState, options: &Options<'_>) -> Result<Report> {
+    let goes_on = |now: Progress| match (state.ended(), options.progress) {
+        (Some(_), _) => ControlFlow::Break(()),
+        (None, Some(progress)) => progress(now),
+        (None, None) => ControlFlow::Continue(()),
+    };
+    let options = Options { progress: Some(&goes_on), ..*options };
     let degraded = larder_volume::OpenOptions { degraded: true, ..Default::default() };
-    let volume = Volume::open(devices, &degraded)?;
-    larder_check::check(&volume, options).map_err(|Stopped| Error::Interrupted)
+    let checked = Volume::open(state.devices(), &degraded)
+        .map_err(Error::from)
+        .and_then(|volume| check_volume(&volume, &options));
+    match state.ended() {
+        Some(reason) => Err(Error::StateEnded(reason.to_owned())),
+        None => checked,
+    }
+}
+
+fn check_volume(volume: &Volume, options: &Options<'_>) -> Result<Report> {
+    larder_check::check(volume, options).map_err(|Stopped| Error::Interrupted)
 }

@@ -1,20 +1,20 @@
 //! `larder check`.
 
 use std::io::{self, Write};
-use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-use anyhow::ensure;
+use anyhow::{anyhow, ensure};
 use clap::Args;
-use larder_check::{Options, Progress as CheckProgress, Report, check};
+use larder::device::KeptState;
+use larder_check::{Options, Progress as CheckProgress, Report, Stopped, check};
 use larder_volume::{OpenOptions, Volume};
 
 use super::open_volume;
 use crate::devices;
 use crate::global::{Format, Global};
-use crate::kept::kept_devices;
+use crate::kept::{check_not_ended, keep_state, unless_ended};
 use crate::output::stdout;
 use crate::place::{PlaceOptions, located};
 use crate::program::Program;
@@ -86,31 +86,13 @@ impl Check {
         }
         // The exit code if the check is not possible at all.
         let cannot_run = ExitCode::from(program.failure_code());
-        let volume = match self.open() {
-            Ok(volume) => volume,
+        let report = match self.report() {
+            Ok(report) => report,
             Err(error) => {
                 eprintln!("ERROR: {}", message(&error));
                 return cannot_run;
             }
         };
-        let progress = Mutex::new((Progress::of_steps(0), None));
-        let show = |now: CheckProgress| {
-            let mut guard = progress.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let (bar, phase) = &mut *guard;
-            if phase.replace(now.phase) != Some(now.phase) {
-                bar.start(&now.phase.to_string(), now.total_bytes);
-            }
-            bar.set(now.done_bytes);
-            ControlFlow::Continue(())
-        };
-        let options = Options {
-            check_data_csum: self.check_data_csum,
-            threads: self.threads,
-            progress: if self.quiet { None } else { Some(&show) },
-            ..Options::default()
-        };
-        let report = check(&volume, &options).expect("its progress stops nothing");
-        drop(progress);
         match self.write(&report) {
             // If the reader of the output has gone, the findings count all the same.
             Err(error) if !is_broken_pipe(&error) => {
@@ -121,22 +103,57 @@ impl Check {
         }
     }
 
-    fn open(&self) -> anyhow::Result<Volume> {
-        let place = self.place.place();
-        if let [path] = &self.devices[..]
-            && path.is_dir()
-        {
-            ensure!(
-                !self.degraded && !self.place.is_given(),
-                "{}: is a directory; --degraded, --partition and --offset are for images",
-                path.display()
-            );
-            let options = OpenOptions { degraded: true, ..OpenOptions::default() };
-            return Ok(Volume::open(kept_devices(path)?, &options)?);
+    fn report(&self) -> anyhow::Result<Report> {
+        let Some(path) = self.mounted()? else {
+            let place = self.place.place();
+            let devices = devices::all(&self.devices, place, self.degraded)?;
+            warn_if_in_use(&located(&devices, place));
+            return self.check(&open_volume(&devices, place, self.degraded)?, None);
+        };
+        let state = keep_state(path)?;
+        let options = OpenOptions { degraded: true, ..OpenOptions::default() };
+        let report = Volume::open(state.devices(), &options)
+            .map_err(anyhow::Error::from)
+            .and_then(|volume| self.check(&volume, Some(&state)));
+        check_not_ended(&state, path)?;
+        report
+    }
+
+    /// The directory of a mounted file system, if that is to be checked.
+    fn mounted(&self) -> anyhow::Result<Option<&Path>> {
+        let [path] = &self.devices[..] else { return Ok(None) };
+        if !path.is_dir() {
+            return Ok(None);
         }
-        let devices = devices::all(&self.devices, place, self.degraded)?;
-        warn_if_in_use(&located(&devices, place));
-        open_volume(&devices, place, self.degraded)
+        ensure!(
+            !self.degraded && !self.place.is_given(),
+            "{}: is a directory; --degraded, --partition and --offset are for images",
+            path.display()
+        );
+        Ok(Some(path))
+    }
+
+    fn check(&self, volume: &Volume, kept: Option<&KeptState>) -> anyhow::Result<Report> {
+        let progress = Mutex::new((Progress::of_steps(0), None));
+        let show = |now: CheckProgress| {
+            if self.quiet {
+                return unless_ended(kept);
+            }
+            let mut guard = progress.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let (bar, phase) = &mut *guard;
+            if phase.replace(now.phase) != Some(now.phase) {
+                bar.start(&now.phase.to_string(), now.total_bytes);
+            }
+            bar.set(now.done_bytes);
+            unless_ended(kept)
+        };
+        let options = Options {
+            check_data_csum: self.check_data_csum,
+            threads: self.threads,
+            progress: Some(&show),
+            ..Options::default()
+        };
+        check(volume, &options).map_err(|Stopped| anyhow!("the check was stopped"))
     }
 
     fn write(&self, report: &Report) -> anyhow::Result<()> {

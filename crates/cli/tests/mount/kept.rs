@@ -1,9 +1,10 @@
 //! Checks and reports of what is mounted: about one commit, while programs go on.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use larder_testkit::{ImageSpec, KernelImage};
 
@@ -131,12 +132,51 @@ fn a_reader_that_is_killed_keeps_nothing() {
     mounted.shell("head -c 300M /dev/urandom > large");
     let mut reader = larder();
     reader.args(["check", "--check-data-csum", "-q"]).arg(mounted.path());
-    let mut reader = reader.stdout(std::process::Stdio::null()).spawn().unwrap();
-    thread::sleep(std::time::Duration::from_millis(100));
+    let mut reader = reader.stdout(Stdio::null()).spawn().unwrap();
+    thread::sleep(Duration::from_millis(100));
     reader.kill().unwrap();
     reader.wait().unwrap();
     mounted.shell("rm large; head -c 300M /dev/urandom > next");
     assert_eq!(fs::metadata(mounted.join("next")).unwrap().len(), 300 << 20);
     succeed(larder().arg("check").arg(mounted.path()));
+    mounted.finish();
+}
+
+/// A mount that ends, or a full disk, is no damage: a check that could not go on says that it could
+/// not.
+#[test]
+fn a_state_that_ends_is_no_finding() {
+    let mut mounted = Mounted::with_size("1G");
+    mounted.shell(&format!("{TREE}; head -c 400M /dev/urandom > large"));
+    let read = |words: &[&str], path: PathBuf| {
+        let mut program = larder();
+        program.args(words).arg(path).stdout(Stdio::piped()).stderr(Stdio::piped());
+        program.spawn().unwrap()
+    };
+    let assert_told = |output: Output, code: i32, reason: &str| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() {
+            return assert!(said.is_empty(), "{said}");
+        }
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(reason) && said.ends_with("; try again\n"), "{said}");
+        assert!(output.stdout.is_empty());
+    };
+    for (round, words) in
+        [(1, &["check", "--check-data-csum"][..]), (2, &["report", "--check-data"])]
+    {
+        for delay in [30, 100, 200] {
+            let reader = read(words, mounted.path());
+            thread::sleep(Duration::from_millis(delay));
+            mounted.unmount();
+            assert_told(reader.wait_with_output().unwrap(), 3 - round, "gone");
+            mounted.mount(&[]);
+        }
+        // The space of the large file is needed as soon as it is free.
+        let reader = read(words, mounted.path());
+        thread::sleep(Duration::from_millis(100));
+        mounted.shell("rm large; head -c 700M /dev/zero > large");
+        assert_told(reader.wait_with_output().unwrap(), 3 - round, "given up");
+    }
     mounted.finish();
 }

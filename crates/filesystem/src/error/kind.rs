@@ -59,6 +59,8 @@ pub enum ErrorKind {
     InUse,
     /// No permission to open a device, or a default ACL for a file (`EACCES`).
     PermissionDenied,
+    /// A state that was kept for a reader ended before (`ESTALE`).
+    Stale,
     /// The caller stopped it (`EINTR`).
     Interrupted,
     /// The file system has unsupported features, or the request is unknown (`EOPNOTSUPP`).
@@ -90,6 +92,7 @@ impl ErrorKind {
             Self::InUse => errno::EBUSY,
             Self::PermissionDenied => errno::EACCES,
             Self::Unsupported => errno::EOPNOTSUPP,
+            Self::Stale => errno::ESTALE,
             Self::Interrupted => errno::EINTR,
             Self::Io => errno::EIO,
         }
@@ -118,6 +121,7 @@ impl Error {
             Self::DirectoryNotEmpty => ErrorKind::DirectoryNotEmpty,
             Self::TooManyLinks => ErrorKind::TooManyLinks,
             Self::NameHashFull | Self::TooEntangled => ErrorKind::Overflow,
+            Self::StateEnded(_) => ErrorKind::Stale,
             Self::Interrupted => ErrorKind::Interrupted,
             Self::NotWritable | Self::ReadOnlySubvolume => ErrorKind::ReadOnly,
             Self::CrossSubvolume | Self::CrossFilesystem => ErrorKind::CrossSubvolume,

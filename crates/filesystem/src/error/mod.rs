@@ -34,6 +34,9 @@ pub enum Error {
     /// A mounted file system gave this answer.
     #[error(transparent)]
     Mounted(io::Error),
+    /// A kept state ended before its reader.
+    #[error("{0}")]
+    StateEnded(String),
     /// There is no entry of that name, or no inode of that number.
     #[error("No such file or directory")]
     NotFound,

@@ -20,8 +20,8 @@ pub struct StateDevice {
 /// What the client wants of a device; the body of [`Data`](Kind::Data) from the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateCall {
-    /// Read. The answer is [`Data`](Kind::Data), or an [`Event`](Kind::Event) with a
-    /// [failure](frame::failed).
+    /// Read. The answer is [`Data`](Kind::Data), or an [`Event`](Kind::Event) with the
+    /// [failure](frame::failed) of the device. If the state has ended, the request has failed.
     Read(DeviceRange),
     /// Prepare to read. There is no answer.
     ReadAhead(DeviceRange),
@@ -104,16 +104,25 @@ impl Channel {
 
     /// Reads from a device of the kept state into `buf`, at most
     /// [`MOST_BYTES`](frame::MOST_BYTES).
-    pub fn read_kept(&mut self, device: u64, buf: &mut [u8], offset: u64) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The inner one is an error of the device. The outer one means that the state has ended.
+    pub fn read_kept(
+        &mut self,
+        device: u64,
+        buf: &mut [u8],
+        offset: u64,
+    ) -> io::Result<io::Result<()>> {
         let range = DeviceRange { device, offset, len_bytes: buf.len() as u64 };
         self.send_kept(StateCall::Read(range))?;
         let mut body = Vec::new();
         match frame::read(&self.socket, &mut body).map_err(frame::of_socket)? {
             Some(Kind::Data) if body.len() == buf.len() => {
                 buf.copy_from_slice(&body);
-                Ok(())
+                Ok(Ok(()))
             }
-            Some(Kind::Event | Kind::Failed) => Err(frame::failure(&body)),
+            Some(Kind::Event) => Ok(Err(frame::failure(&body))),
+            Some(Kind::Failed) => Err(frame::failure(&body)),
             Some(_) => Err(invalid("a reply of another kind")),
             None => Err(frame::gone()),
         }

@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
-use larder_device::{Device, DeviceError, Operation};
+use larder_device::{Device, DeviceError, KeptState, Operation, StateEnd};
 use larder_ioctl::channel::{Channel, DeviceRange, frame};
 use parking_lot::Mutex;
 
@@ -18,24 +18,26 @@ struct KeptDevice {
     index: u64,
     name: String,
     len_bytes: u64,
+    end: StateEnd,
 }
 
 impl MountedFilesystem {
-    /// Commits, and returns devices that stay in the state of that commit, as
+    /// Commits, and keeps the state of that commit, as
     /// [`Filesystem::keep_state`](crate::Filesystem::keep_state) does. The server of the mount reads
-    /// them, and does so for root and for the user who mounted. Devices may be missing among them.
-    /// `None` on a mount by the kernel, which keeps no state.
-    pub fn keep_state(&self) -> Result<Option<Vec<Arc<dyn Device>>>> {
+    /// the devices, and does so for root and for the user who mounted. The state also ends with the
+    /// mount. `None` on a mount by the kernel, which keeps no state.
+    pub fn keep_state(&self) -> Result<Option<KeptState>> {
         let Some((mut channel, _)) = Channel::of(self.inside()).map_err(of_mounted)? else {
             return Ok(None);
         };
         let devices = channel.keep_state().map_err(of_mounted)?;
-        let server = Arc::new(Mutex::new(channel));
+        let (server, end) = (Arc::new(Mutex::new(channel)), StateEnd::default());
         let kept = devices.into_iter().zip(0..).map(|(device, index)| {
-            let (server, name, len_bytes) = (server.clone(), device.name, device.len_bytes);
-            Arc::new(KeptDevice { server, index, name, len_bytes }) as Arc<dyn Device>
+            let (server, end) = (server.clone(), end.clone());
+            let (name, len_bytes) = (device.name, device.len_bytes);
+            Arc::new(KeptDevice { server, index, name, len_bytes, end }) as Arc<dyn Device>
         });
-        Ok(Some(kept.collect()))
+        Ok(Some(KeptState::new(kept.collect(), end)))
     }
 }
 
@@ -66,6 +68,7 @@ impl Device for KeptDevice {
         let mut at = offset;
         for piece in buf.chunks_mut(frame::MOST_BYTES) {
             let read = self.server.lock().read_kept(self.index, piece, at);
+            let read = read.inspect_err(|error| self.end.set(error.to_string())).flatten();
             read.map_err(|error| self.failure(at, piece.len(), error))?;
             at += piece.len() as u64;
         }

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use larder::check::{Options, check_devices};
-use larder::device::{Device, MemoryDevice};
-use larder::{Filesystem, OpenOptions, SnapshotKind, Subvolume};
+use larder::check::{Options, check_kept};
+use larder::device::{Device, KeptState, MemoryDevice};
+use larder::{ErrorKind, Filesystem, OpenOptions, SnapshotKind, Subvolume};
 use larder_power_cuts::{assert_sound_to_larder, load};
 use larder_testkit::{Content, ImageSpec, KernelImage, Manifest, Profile, assert_same};
 
@@ -21,22 +21,23 @@ fn open(memory: &[Arc<MemoryDevice>]) -> Filesystem {
     options.open_devices(devices).unwrap()
 }
 
-fn read(devices: Vec<Arc<dyn Device>>) -> larder::Result<Filesystem> {
-    OpenOptions::new().open_devices(devices)
+fn read(state: &KeptState) -> larder::Result<Filesystem> {
+    OpenOptions::new().open_devices(state.devices())
 }
 
 /// Both checkers of the library agree that a state is whole, and it has these files.
-fn assert_whole(devices: &[Arc<dyn Device>], expected: Option<&Manifest>) {
-    let kept = read(devices.to_vec()).unwrap();
+fn assert_whole(state: &KeptState, expected: Option<&Manifest>) {
+    let kept = read(state).unwrap();
     assert!(!kept.needs_log_replay());
     let options = Options { check_data_csum: true, threads: 2, ..Options::default() };
-    let report = check_devices(devices.to_vec(), &options).unwrap();
+    let report = check_kept(state, &options).unwrap();
     assert!(report.is_clean(), "{report}");
     let accounting = kept.accounting(&mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!((accounting.unreadable_blocks, &*accounting.problems), (0, &[][..]));
     if let Some(expected) = expected {
         assert_same(expected, &support::manifest(&kept));
     }
+    assert_eq!(state.ended(), None);
 }
 
 /// Changes, deletes, syncs and takes snapshots until `is_over`.
@@ -149,9 +150,14 @@ fn a_kept_state_gives_way_to_writers() {
 
     let after = fill("second");
     assert!(after + 2 >= before, "{after} of {before} MiB");
-    let refused = kept[0].read_at(&mut [0; 4096], 1 << 20).unwrap_err();
+    assert_eq!(kept.ended(), None, "nobody has read");
+    let refused = kept.devices()[0].read_at(&mut [0; 4096], 1 << 20).unwrap_err();
     assert!(refused.to_string().contains("given up"), "{refused}");
-    assert!(read(kept).is_err());
+    assert!(kept.ended().unwrap().contains("given up"));
+    assert!(read(&kept).is_err());
+    let refused = check_kept(&kept, &Options::default()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Stale);
+    drop(kept);
 
     // A state that is kept from now on has nothing to do with that one.
     let next = fs.keep_state().unwrap();

@@ -13,17 +13,21 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
-use larder_device::{Device, DeviceError, Operation};
+use larder_device::{Device, DeviceError, KeptState, Operation, StateEnd};
 use larder_format::superblock::{OFFSETS, SUPERBLOCK_SIZE};
 
 use super::TransactionManager;
 use crate::error::Result;
 use crate::space::Space;
 
+/// Why a state ends before its readers.
+const GIVEN_UP: &str = "its state was given up, because programs needed the space that this kept";
+
 /// Keeps a state until it is dropped.
 struct Keeping {
     space: Arc<Space>,
     round: u64,
+    end: StateEnd,
 }
 
 /// A device as it was in the state.
@@ -35,25 +39,27 @@ struct KeptDevice {
 }
 
 impl TransactionManager {
-    /// Commits, and returns the devices in the state of that commit, for a reader: those that are
-    /// not missing. The state is kept as long as one of them exists, or until a writer needs its
-    /// space: then reads fail.
+    /// Commits, and keeps the state of that commit for a reader, with the devices that are not
+    /// missing. It ends when a writer needs its space.
     ///
     /// # Panics
     /// If this thread has a [`Handle`](super::Handle).
-    pub fn keep_state(&self) -> Result<Vec<Arc<dyn Device>>> {
+    pub fn keep_state(&self) -> Result<KeptState> {
         // Neither a commit nor a log is written meanwhile.
         let mut logs = self.lock_committing();
         self.commit_locked(&mut logs)?;
         let space = self.space().clone();
-        let keeping = Arc::new(Keeping { round: space.begin_keeping(), space });
+        let end = StateEnd::default();
+        let round = space.begin_keeping();
+        let keeping = Arc::new(Keeping { space, round, end: end.clone() });
         let devices = self.volume().devices().iter().filter_map(|device| device.device());
         let kept = devices.map(|device| KeptDevice {
             device: device.clone(),
             superblocks: superblocks_of(&**device),
             keeping: keeping.clone(),
         });
-        Ok(kept.map(|kept| Arc::new(kept) as Arc<dyn Device>).collect())
+        let kept = kept.map(|kept| Arc::new(kept) as Arc<dyn Device>).collect();
+        Ok(KeptState::new(kept, end))
     }
 }
 
@@ -92,9 +98,9 @@ impl Device for KeptDevice {
         if self.keeping.space.is_kept(self.keeping.round) {
             return Ok(());
         }
-        let gone = "this state of the file system was given up, because its space was needed";
-        let gone = io::Error::other(gone);
-        Err(DeviceError::io(self, Operation::Read, offset, buf.len() as u64, gone))
+        self.keeping.end.set(GIVEN_UP);
+        let given_up = io::Error::other(GIVEN_UP);
+        Err(DeviceError::io(self, Operation::Read, offset, buf.len() as u64, given_up))
     }
 
     fn write_vectored_at(&self, _: &[IoSlice<'_>], _: u64) -> Result<(), DeviceError> {

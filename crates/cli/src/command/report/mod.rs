@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::ensure;
+use anyhow::{anyhow, ensure};
 use clap::{Args, ValueEnum};
+use larder::device::KeptState;
 use larder::{Filesystem, OpenOptions};
 
 use self::document::Document;
@@ -22,7 +23,7 @@ use self::file::ReportFile;
 use crate::accounted::Accounted;
 use crate::command::Outcome;
 use crate::global::{self, Global};
-use crate::kept::kept_devices;
+use crate::kept::{check_not_ended, keep_state, unless_ended};
 use crate::output::stdout;
 use crate::progress::Progress;
 use crate::source::{Source, warn_of_bad_copies};
@@ -88,14 +89,12 @@ impl Report {
         let mounted = self.source.mounted_directory(&self.image)?.map(Path::to_owned);
         let source = mounted.clone().map_or_else(|| self.image(), Ok)?;
         let file = output.map(ReportFile::open).transpose()?;
-        let filesystem = match &mounted {
-            Some(path) => OpenOptions::new().degraded(true).open_devices(kept_devices(path)?)?,
-            None => self.source.open(&source)?,
-        };
-        let mut document = self.document(&source, &filesystem, global.is_quiet())?;
-        if mounted.is_some() {
-            document.say_that_it_is_mounted();
+        let kept = mounted.as_deref().map(keep_state).transpose()?;
+        let made = self.make(&source, kept.as_ref(), global.is_quiet());
+        if let Some(state) = &kept {
+            check_not_ended(state, &source)?;
         }
+        let (document, filesystem) = made?;
         warn_of_bad_copies(&filesystem);
         let report = match self.format {
             Format::Html => page::page(&document),
@@ -124,37 +123,56 @@ impl Report {
         Ok(image)
     }
 
-    fn document(
+    fn make(
         &self,
-        image: &Path,
-        filesystem: &Filesystem,
+        source: &Path,
+        kept: Option<&KeptState>,
         is_quiet: bool,
-    ) -> anyhow::Result<Document> {
+    ) -> anyhow::Result<(Document, Filesystem)> {
+        let filesystem = match kept {
+            Some(state) => OpenOptions::new().degraded(true).open_devices(state.devices())?,
+            None => self.source.open(source)?,
+        };
         let mut progress = Accounted::new();
         let accounting = filesystem.accounting(&mut |now| {
-            if is_quiet { ControlFlow::Continue(()) } else { progress.observe(now) }
+            let told = if is_quiet { ControlFlow::Continue(()) } else { progress.observe(now) };
+            if told.is_break() { told } else { unless_ended(kept) }
         })?;
         drop(progress);
-        let check = (self.check || self.check_data).then(|| self.findings(filesystem, is_quiet));
-        Document::new(image, filesystem, &accounting, check)
+        let is_checked = self.check || self.check_data;
+        let check = is_checked.then(|| self.findings(&filesystem, kept, is_quiet)).transpose()?;
+        let mut document = Document::new(source, &filesystem, &accounting, check)?;
+        if kept.is_some() {
+            document.say_that_it_is_mounted();
+        }
+        Ok((document, filesystem))
     }
 
-    fn findings(&self, filesystem: &Filesystem, is_quiet: bool) -> larder_check::Report {
+    fn findings(
+        &self,
+        filesystem: &Filesystem,
+        kept: Option<&KeptState>,
+        is_quiet: bool,
+    ) -> anyhow::Result<larder_check::Report> {
         let progress = Mutex::new((Progress::of_steps(0), None));
         let show = |now: larder_check::Progress| {
+            if is_quiet {
+                return unless_ended(kept);
+            }
             let mut guard = progress.lock().unwrap_or_else(PoisonError::into_inner);
             let (bar, phase) = &mut *guard;
             if phase.replace(now.phase) != Some(now.phase) {
                 bar.start(&now.phase.to_string(), now.total_bytes);
             }
             bar.set(now.done_bytes);
-            ControlFlow::Continue(())
+            unless_ended(kept)
         };
         let options = larder_check::Options {
             check_data_csum: self.check_data,
-            progress: if is_quiet { None } else { Some(&show) },
+            progress: Some(&show),
             ..larder_check::Options::default()
         };
-        larder_check::check(filesystem.volume(), &options).expect("its progress stops nothing")
+        larder_check::check(filesystem.volume(), &options)
+            .map_err(|larder_check::Stopped| anyhow!("the check was stopped"))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - The state is kept until the client closes the connection, or until a writer needs its space.
-//!   Then the client's reads fail: what it has read is the state and nothing else.
+//!   Then the request fails: what the client has read is the state and nothing else.
 //! - A client holds at most one frame of memory.
 
 use std::io;
@@ -26,15 +26,24 @@ pub(super) fn keep(
     kernel: &dyn Notify,
 ) -> Result<Vec<u8>, Refusal> {
     get_written_data(server, kernel);
-    let devices = server.filesystem.keep_state()?;
-    serve(&devices, socket).map_err(|error| match error.kind() {
+    let state = server.filesystem.keep_state()?;
+    let served = serve(&state.devices(), socket, || state.ended().is_some());
+    if let Some(reason) = state.ended() {
+        return Err(refuse(Errno::STALE, reason));
+    }
+    served.map_err(|error| match error.kind() {
         io::ErrorKind::InvalidData => refuse(Errno::INVAL, &error.to_string()),
         _ => gone(),
     })?;
     Ok(Vec::new())
 }
 
-fn serve(devices: &[Arc<dyn Device>], socket: &UnixStream) -> io::Result<()> {
+/// Serves calls until the client has no more, or the state `has_ended`.
+fn serve(
+    devices: &[Arc<dyn Device>],
+    socket: &UnixStream,
+    has_ended: impl Fn() -> bool,
+) -> io::Result<()> {
     for device in devices {
         let device = StateDevice { len_bytes: device.len_bytes(), name: device.name().to_owned() };
         frame::write(socket, Kind::Event, &device.body())?;
@@ -57,6 +66,7 @@ fn serve(devices: &[Arc<dyn Device>], socket: &UnixStream) -> io::Result<()> {
                 data.resize(range.len_bytes as usize, 0);
                 match device(range)?.read_at(&mut data, range.offset) {
                     Ok(()) => frame::write(socket, Kind::Data, &data)?,
+                    Err(_) if has_ended() => return Ok(()),
                     Err(error) => {
                         let failed = frame::failed(error.errno(), &error.to_string());
                         frame::write(socket, Kind::Event, &failed)?;
