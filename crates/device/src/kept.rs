@@ -4,9 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use crate::Device;
 
-/// Devices in a state that is kept for a reader, while other programs go on changing what they show
-/// elsewhere. The state ends with the last of the devices, or earlier. Then reads fail: what was
-/// read without an error is of the state.
+/// Read-only devices that show one state, while the file system on them goes on changing. The state
+/// ends when the last of the devices is dropped, or earlier. Reads fail after that. A read that
+/// succeeds returns content of the state.
 #[derive(Clone, Debug)]
 pub struct KeptState {
     devices: Vec<Arc<dyn Device>>,
@@ -28,8 +28,8 @@ impl KeptState {
         self.devices.clone()
     }
 
-    /// Why reads have failed that no device is to blame for: the state ended before them. A reader
-    /// asks at its end, and tells this in place of what it has found.
+    /// Why the state ended, if a read has failed because of that. A reader asks when it is done: its
+    /// findings about such reads are not true of the devices.
     pub fn ended(&self) -> Option<&str> {
         self.end.reason()
     }

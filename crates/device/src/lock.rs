@@ -23,9 +23,10 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Repeats `attempt` while a use that may pass prevents it.
 ///
-/// Some uses last only for a moment: the lock of udev as it probes a disk, that of another
-/// [`is_locked`], a loop device that is being detached while a process has it open, and every lock
-/// or claim that was given up while a child between fork and exec still had its file open.
+/// Some uses last only for a moment. udev locks a disk while it probes it, and [`is_locked`] locks a
+/// file while it asks. The kernel detaches a loop device when the last process closes it. A child
+/// that another thread has started holds the locks and claims of all files that were open, until it
+/// executes its program.
 pub(crate) fn wait_for_passing_use<T>(
     mut attempt: impl FnMut() -> io::Result<Result<T, InUse>>,
 ) -> io::Result<Result<T, InUse>> {

@@ -19,8 +19,9 @@
 //! - After an error in a commit nothing is written.
 //! - A commit is a whole state: only the superblocks lead to its blocks. They come last, after a
 //!   flush and before another one. Their copies follow when the first ones are durable.
-//! - Space that a commit freed is pinned until that commit is durable. If discards are on, it is
-//!   discarded before it can be allocated again.
+//! - Space that a commit freed is pinned until that commit is durable, and until no reader keeps an
+//!   earlier state (`space/kept.rs`). If discards are on, it is discarded before it can be allocated
+//!   again.
 //! - After an error in a commit, or a panic in the middle of a change, the file system is
 //!   read-only, with the time and the reason (`manager/abort.rs`). The last commit stands.
 //! - Opening for writing reads the roots of all trees that commits or the kernel need, and compares

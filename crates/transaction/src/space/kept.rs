@@ -5,8 +5,8 @@
 //!   that it removed keep their place on the devices. So all that the state leads to stays as it is.
 //! - A kept state never costs a writer space. It is given up before a caller gets ENOSPC, before
 //!   commits run short of the global reserve, and before its list takes much memory.
-//! - A state counts as given up before any of its space can be allocated: what was read of a state
-//!   that still counts as kept afterwards was read whole.
+//! - `round` rises before a thread can allocate any space of the states that are given up. So a read
+//!   that ends in the round in which its state began saw that state.
 
 use std::mem;
 use std::ops::Range;

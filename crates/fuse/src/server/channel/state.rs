@@ -1,9 +1,9 @@
-//! A state that is kept for a client, who reads the devices of the file system.
+//! The server keeps a state for a client, and reads the devices for it.
 //!
 //! # Invariants
-//! - The state is kept until the client closes the connection, or until a writer needs its space.
-//!   Then the request fails: what the client has read is the state and nothing else.
-//! - A client holds at most one frame of memory.
+//! - The server keeps the state until the client closes the connection, or until a writer needs its
+//!   space. Then the request fails. What the client read before is of that state.
+//! - A client costs the server the memory of one frame.
 
 use std::io;
 use std::os::unix::net::UnixStream;
