@@ -3,13 +3,16 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::require_kernel;
 use crate::command::{CommandError, run};
 
 /// Attempts to attach: another process may attach a free device first.
 const ATTEMPTS: u32 = 40;
+
+/// How long to wait for the end of a detachment.
+const DETACHMENT: Duration = Duration::from_secs(5);
 
 /// A loop device; detached when dropped.
 #[derive(Debug)]
@@ -61,6 +64,25 @@ impl LoopDevice {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// The file behind the device; none if nothing is attached.
+    fn backing_file(&self) -> Option<String> {
+        let node = self.path.file_name()?.to_str()?;
+        std::fs::read_to_string(format!("/sys/block/{node}/loop/backing_file")).ok()
+    }
+
+    /// Waits until the device has let go of `file`. The kernel detaches a device that another
+    /// program has open, such as a scan for file systems, only when that program closes it; until
+    /// then a search for the devices of a file system finds it, with what it had cached.
+    fn wait_for_detachment(&self, file: Option<String>) {
+        let deadline = Instant::now() + DETACHMENT;
+        while file.is_some() && self.backing_file() == file {
+            if Instant::now() > deadline {
+                return eprintln!("{} is still attached", self.path.display());
+            }
+            sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 fn losetup(file: &Path, options: &[&str]) -> Result<PathBuf, CommandError> {
@@ -77,8 +99,10 @@ impl Drop for LoopDevice {
         // forgotten it already.
         let forget = ["device", "scan", "--forget"].map(OsStr::new);
         let _ = run("btrfs", forget.into_iter().chain([self.path.as_os_str()]));
-        if let Err(error) = run("losetup", ["--detach".as_ref(), self.path.as_os_str()]) {
-            eprintln!("cannot detach {}: {error}", self.path.display());
+        let file = self.backing_file();
+        match run("losetup", ["--detach".as_ref(), self.path.as_os_str()]) {
+            Ok(_) => self.wait_for_detachment(file),
+            Err(error) => eprintln!("cannot detach {}: {error}", self.path.display()),
         }
     }
 }
