@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use larder::{Filesystem, Inode, MountedFilesystem, NewInode, OpenOptions, Overview, Subvolume};
+use larder_device::InUse;
+use larder_fuse::usage::MountTable;
 
 use crate::command::{Outcome, exit_code};
 use crate::devices;
@@ -335,11 +337,44 @@ pub fn warn_of_bad_copies(filesystem: &Filesystem) {
 /// Warns if another program may be writing to a device: reads may then be torn. Waits for servers
 /// whose mounts have ended.
 pub fn warn_if_in_use(paths: &[impl AsRef<Path>]) {
-    wait_for_ending_servers(paths);
-    for path in paths {
-        if let Ok(Some(usage)) = larder_device::in_use(path) {
-            let path = path.as_ref().display();
-            eprintln!("WARNING: {path}: {usage}; the data that is read may be inconsistent");
-        }
+    for (path, usage) in uses(paths) {
+        warn_of_use(&path, &usage);
     }
+}
+
+/// Fails if another program may be writing to a device, with the way to read it all the same. Warns
+/// of other uses. Waits for servers whose mounts have ended.
+pub fn expect_no_writer(paths: &[impl AsRef<Path>]) -> anyhow::Result<()> {
+    for (path, usage) in uses(paths) {
+        let shown = path.display();
+        ensure!(
+            !usage.may_change(),
+            "{shown}: {}; --force reads it while it may change",
+            with_way_out(&usage)
+        );
+        warn_of_use(&path, &usage);
+    }
+    Ok(())
+}
+
+fn uses(paths: &[impl AsRef<Path>]) -> Vec<(PathBuf, InUse)> {
+    wait_for_ending_servers(paths);
+    let usage = |path: &Path| Some((path.to_owned(), larder_device::in_use(path).ok()??));
+    paths.iter().filter_map(|path| usage(path.as_ref())).collect()
+}
+
+fn warn_of_use(path: &Path, usage: &InUse) {
+    let (path, usage) = (path.display(), with_way_out(usage));
+    eprintln!("WARNING: {path}: {usage}; the data that is read may be inconsistent");
+}
+
+/// Describes a use to a reader. A mount of larder can be named in place of its image.
+fn with_way_out(usage: &InUse) -> String {
+    let ours = usage.mounted_at().filter(|path| {
+        MountTable::of_this_process().is_ok_and(|table| table.ours_at(path).is_some())
+    });
+    ours.map_or_else(
+        || usage.to_string(),
+        |path| format!("{usage}, or name {} instead", path.display()),
+    )
 }

@@ -67,6 +67,29 @@ impl InUse {
         }
     }
 
+    /// Whether a program may be writing to it now: it is mounted, or open as by its only writer.
+    pub fn may_change(&self) -> bool {
+        match self.innermost() {
+            Self::Mounted { .. } | Self::Locked => true,
+            Self::Swap | Self::Linked { .. } => false,
+        }
+    }
+
+    /// Where it is mounted, itself or through others.
+    pub fn mounted_at(&self) -> Option<&Path> {
+        match self.innermost() {
+            Self::Mounted { at } => at.as_deref(),
+            _ => None,
+        }
+    }
+
+    fn innermost(&self) -> &Self {
+        match self {
+            Self::Linked { then: Some(then), .. } => then.innermost(),
+            _ => self,
+        }
+    }
+
     /// The remedy, innermost use first.
     fn remedy(&self) -> &'static str {
         match self {
@@ -170,6 +193,8 @@ mod tests {
             attached.to_string(),
             "attached as /dev/loop0, which is mounted at /mnt; unmount and detach it first"
         );
+        assert!(attached.may_change());
+        assert_eq!(attached.mounted_at(), Some(Path::new("/mnt")));
         let backed = InUse::Linked {
             link: Link::BackedBy,
             other: "disk.img".into(),

@@ -3,23 +3,21 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
 
-use anyhow::{anyhow, ensure};
+use anyhow::ensure;
 use clap::Args;
-use larder::device::KeptState;
-use larder_check::{Options, Progress as CheckProgress, Report, Stopped, check};
+use larder_check::Report;
 use larder_volume::{OpenOptions, Volume};
 
 use super::open_volume;
+use crate::checking::Checking;
 use crate::devices;
 use crate::global::{Format, Global};
-use crate::kept::{check_not_ended, keep_state, unless_ended};
+use crate::kept::{check_not_ended, keep_state};
 use crate::output::stdout;
 use crate::place::{PlaceOptions, located};
 use crate::program::Program;
-use crate::progress::Progress;
-use crate::source::warn_if_in_use;
+use crate::source::{expect_no_writer, warn_if_in_use};
 use crate::{is_broken_pipe, message};
 
 /// Prove a file system sound, or say what is wrong with it
@@ -28,7 +26,8 @@ use crate::{is_broken_pipe, message};
 /// nothing.
 ///
 /// On a mount of larder it checks a commit that is made now, and programs go on. Space that they
-/// free comes back at the end of the check.
+/// free comes back at the end of the check. An image or device that is mounted or written to is
+/// refused without --force.
 ///
 /// Each finding names the files that the damage touches, and the bytes of devices. `--format json`
 /// gives them as fields. Lines that begin with 'not checked' are no findings: they name what larder
@@ -53,7 +52,8 @@ pub struct Check {
     /// Change nothing (always so)
     #[arg(long)]
     readonly: bool,
-    /// Check also what the kernel has mounted (always so, with a warning)
+    /// Check an image or device also while it is mounted or written to: what changes meanwhile may
+    /// look damaged
     #[arg(long)]
     force: bool,
     /// Show progress (always so on a terminal)
@@ -104,17 +104,24 @@ impl Check {
     }
 
     fn report(&self) -> anyhow::Result<Report> {
+        let checking =
+            Checking { data: self.check_data_csum, threads: self.threads, quiet: self.quiet };
         let Some(path) = self.mounted()? else {
             let place = self.place.place();
             let devices = devices::all(&self.devices, place, self.degraded)?;
-            warn_if_in_use(&located(&devices, place));
-            return self.check(&open_volume(&devices, place, self.degraded)?, None);
+            let located = located(&devices, place);
+            if self.force {
+                warn_if_in_use(&located);
+            } else {
+                expect_no_writer(&located)?;
+            }
+            return checking.check(&open_volume(&devices, place, self.degraded)?, None);
         };
         let state = keep_state(path)?;
         let options = OpenOptions { degraded: true, ..OpenOptions::default() };
         let report = Volume::open(state.devices(), &options)
             .map_err(anyhow::Error::from)
-            .and_then(|volume| self.check(&volume, Some(&state)));
+            .and_then(|volume| checking.check(&volume, Some(&state)));
         check_not_ended(&state, path)?;
         report
     }
@@ -131,29 +138,6 @@ impl Check {
             path.display()
         );
         Ok(Some(path))
-    }
-
-    fn check(&self, volume: &Volume, kept: Option<&KeptState>) -> anyhow::Result<Report> {
-        let progress = Mutex::new((Progress::of_steps(0), None));
-        let show = |now: CheckProgress| {
-            if self.quiet {
-                return unless_ended(kept);
-            }
-            let mut guard = progress.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let (bar, phase) = &mut *guard;
-            if phase.replace(now.phase) != Some(now.phase) {
-                bar.start(&now.phase.to_string(), now.total_bytes);
-            }
-            bar.set(now.done_bytes);
-            unless_ended(kept)
-        };
-        let options = Options {
-            check_data_csum: self.check_data_csum,
-            threads: self.threads,
-            progress: Some(&show),
-            ..Options::default()
-        };
-        check(volume, &options).map_err(|Stopped| anyhow!("the check was stopped"))
     }
 
     fn write(&self, report: &Report) -> anyhow::Result<()> {

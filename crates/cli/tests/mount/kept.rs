@@ -125,6 +125,43 @@ fn directories_elsewhere_are_refused_with_the_way_out() {
     mounted.finish();
 }
 
+/// What changes while it is read looks damaged.
+#[test]
+fn an_image_that_is_mounted_is_checked_by_its_mount_or_by_force() {
+    let mut mounted = Mounted::new();
+    mounted.shell(TREE);
+    let refusal = |program: &mut Command, code: i32| {
+        let output = program.output().unwrap();
+        assert_eq!(output.status.code(), Some(code));
+        assert!(output.stdout.is_empty());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let instead = format!("or name {} instead", mounted.path().display());
+    let said = refusal(larder().arg("check").arg(mounted.image()), 2);
+    assert!(said.contains(&instead) && said.contains("--force"), "{said}");
+    let output = larder().args(["check", "--force"]).arg(mounted.image()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.starts_with("WARNING: ") && said.contains(&instead), "{said}");
+    assert!(!output.stdout.is_empty());
+    mounted.unmount();
+    assert!(succeed(larder().arg("check").arg(mounted.image())).contains("no findings"));
+}
+
+#[test]
+fn so_is_what_the_kernel_has_mounted() {
+    let spec = ImageSpec::new("check-mounted").devices(&[256 << 20; 2]);
+    let image = KernelImage::empty(&spec);
+    let mount = image.mount("");
+    for device in mount.devices() {
+        let output = larder().arg("check").arg(device).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("mounted") && said.contains("--force"), "{said}");
+        assert!(!said.contains("instead"), "{said}");
+        succeed(larder().args(["check", "--force"]).arg(device));
+    }
+}
+
 /// Nothing of a reader that was killed stays: the space that it kept comes back.
 #[test]
 fn a_reader_that_is_killed_keeps_nothing() {

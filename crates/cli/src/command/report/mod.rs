@@ -11,9 +11,8 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
 
-use anyhow::{anyhow, ensure};
+use anyhow::ensure;
 use clap::{Args, ValueEnum};
 use larder::device::KeptState;
 use larder::{Filesystem, OpenOptions};
@@ -21,11 +20,11 @@ use larder::{Filesystem, OpenOptions};
 use self::document::Document;
 use self::file::ReportFile;
 use crate::accounted::Accounted;
+use crate::checking::Checking;
 use crate::command::Outcome;
 use crate::global::{self, Global};
 use crate::kept::{check_not_ended, keep_state, unless_ended};
 use crate::output::stdout;
-use crate::progress::Progress;
 use crate::source::{Source, warn_of_bad_copies};
 use crate::target::Target;
 
@@ -140,39 +139,12 @@ impl Report {
         })?;
         drop(progress);
         let is_checked = self.check || self.check_data;
-        let check = is_checked.then(|| self.findings(&filesystem, kept, is_quiet)).transpose()?;
+        let checking = Checking { data: self.check_data, threads: 0, quiet: is_quiet };
+        let check = is_checked.then(|| checking.check(filesystem.volume(), kept)).transpose()?;
         let mut document = Document::new(source, &filesystem, &accounting, check)?;
         if kept.is_some() {
             document.say_that_it_is_mounted();
         }
         Ok((document, filesystem))
-    }
-
-    fn findings(
-        &self,
-        filesystem: &Filesystem,
-        kept: Option<&KeptState>,
-        is_quiet: bool,
-    ) -> anyhow::Result<larder_check::Report> {
-        let progress = Mutex::new((Progress::of_steps(0), None));
-        let show = |now: larder_check::Progress| {
-            if is_quiet {
-                return unless_ended(kept);
-            }
-            let mut guard = progress.lock().unwrap_or_else(PoisonError::into_inner);
-            let (bar, phase) = &mut *guard;
-            if phase.replace(now.phase) != Some(now.phase) {
-                bar.start(&now.phase.to_string(), now.total_bytes);
-            }
-            bar.set(now.done_bytes);
-            unless_ended(kept)
-        };
-        let options = larder_check::Options {
-            check_data_csum: self.check_data,
-            progress: Some(&show),
-            ..larder_check::Options::default()
-        };
-        larder_check::check(filesystem.volume(), &options)
-            .map_err(|larder_check::Stopped| anyhow!("the check was stopped"))
     }
 }
