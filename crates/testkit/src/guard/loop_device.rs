@@ -74,9 +74,9 @@ impl LoopDevice {
     /// Waits until the device has let go of `file`. The kernel detaches a device that another
     /// program has open, such as a scan for file systems, only when that program closes it; until
     /// then a search for the devices of a file system finds it, with what it had cached.
-    fn wait_for_detachment(&self, file: Option<String>) {
+    fn wait_for_detachment(&self, file: Option<&str>) {
         let deadline = Instant::now() + DETACHMENT;
-        while file.is_some() && self.backing_file() == file {
+        while file.is_some() && self.backing_file().as_deref() == file {
             if Instant::now() > deadline {
                 return eprintln!("{} is still attached", self.path.display());
             }
@@ -101,7 +101,7 @@ impl Drop for LoopDevice {
         let _ = run("btrfs", forget.into_iter().chain([self.path.as_os_str()]));
         let file = self.backing_file();
         match run("losetup", ["--detach".as_ref(), self.path.as_os_str()]) {
-            Ok(_) => self.wait_for_detachment(file),
+            Ok(_) => self.wait_for_detachment(file.as_deref()),
             Err(error) => eprintln!("cannot detach {}: {error}", self.path.display()),
         }
     }
