@@ -50,6 +50,7 @@ mod output;
 mod owner;
 mod pipeline;
 mod place;
+mod present;
 mod print;
 mod program;
 mod progress;

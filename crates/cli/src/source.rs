@@ -15,6 +15,7 @@ use crate::ending::wait_for_ending_servers;
 use crate::extract::umask;
 use crate::operand::parse_number;
 use crate::place::{PlaceOptions, located};
+use crate::present;
 use crate::report::{self, LogLevel};
 use crate::resync;
 use crate::target::{Target, is_image, mounted_path};
@@ -151,12 +152,21 @@ impl Source {
         Ok(self.mounted_path(text)?.filter(|path| path.is_dir()))
     }
 
-    /// The file system in `text`: an image, or a directory of a mounted one.
+    /// The file system in `text`: an image, or a directory of a mounted one. Of an image that is
+    /// mounted, the mount is asked.
     pub fn overview(&self, text: &OsStr) -> anyhow::Result<Box<dyn Overview>> {
-        Ok(match self.mounted_directory(text)? {
-            Some(path) => Box::new(MountedFilesystem::open(path)?),
-            None => Box::new(self.open_at(text)?.0),
-        })
+        if let Some(path) = self.mounted_directory(text)? {
+            return Ok(Box::new(MountedFilesystem::open(path)?));
+        }
+        let is_plain = self.devices.is_empty() && !self.degraded && !self.place.is_given();
+        let Target { image, path } = Target::parse(text);
+        if is_plain && path == b"/" {
+            let devices = devices::named(&[&image])?;
+            if let Some(mounted) = devices.first().and_then(|device| present::mount_of(device)) {
+                return Ok(Box::new(mounted));
+            }
+        }
+        Ok(Box::new(self.open_at(text)?.0))
     }
 
     /// The file system of `text`, an `IMAGE:/path` or a path of a mounted one, and the id of the
@@ -348,7 +358,7 @@ pub fn expect_no_writer(paths: &[impl AsRef<Path>]) -> anyhow::Result<()> {
     for (path, usage) in uses(paths) {
         let shown = path.display();
         ensure!(
-            !usage.may_change(),
+            !usage.may_change() || is_only_read(&path, &usage),
             "{shown}: {}; --force reads it while it may change",
             with_way_out(&usage)
         );
@@ -368,13 +378,23 @@ fn warn_of_use(path: &Path, usage: &InUse) {
     eprintln!("WARNING: {path}: {usage}; the data that is read may be inconsistent");
 }
 
+/// Whether a mount of larder for reading is the use of what is at `path`.
+fn is_only_read(path: &Path, usage: &InUse) -> bool {
+    larder_mount(usage).is_some() && larder_device::has_writer(path).is_ok_and(|has| !has)
+}
+
 /// Describes a use to a reader. A mount of larder can be named in place of its image.
 fn with_way_out(usage: &InUse) -> String {
-    let ours = usage.mounted_at().filter(|path| {
+    match larder_mount(usage) {
+        Some(path) => format!("{usage}, or name {} instead", path.display()),
+        None => usage.to_string(),
+    }
+}
+
+/// The mount of larder that is the use, if it is one.
+fn larder_mount(usage: &InUse) -> Option<&Path> {
+    let is_ours = |path: &&Path| {
         MountTable::of_this_process().is_ok_and(|table| table.ours_at(path).is_some())
-    });
-    ours.map_or_else(
-        || usage.to_string(),
-        |path| format!("{usage}, or name {} instead", path.display()),
-    )
+    };
+    usage.mounted_at().filter(is_ours)
 }

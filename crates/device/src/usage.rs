@@ -83,6 +83,16 @@ impl InUse {
         }
     }
 
+    /// Whether the user has all of it: not only a partition, or a part of a device that is made from
+    /// it.
+    pub fn is_of_whole(&self) -> bool {
+        match self {
+            Self::Linked { link: Link::Partition | Link::HeldBy, .. } => false,
+            Self::Linked { then: Some(then), .. } => then.is_of_whole(),
+            _ => true,
+        }
+    }
+
     fn innermost(&self) -> &Self {
         match self {
             Self::Linked { then: Some(then), .. } => then.innermost(),
@@ -193,7 +203,7 @@ mod tests {
             attached.to_string(),
             "attached as /dev/loop0, which is mounted at /mnt; unmount and detach it first"
         );
-        assert!(attached.may_change());
+        assert!(attached.may_change() && attached.is_of_whole());
         assert_eq!(attached.mounted_at(), Some(Path::new("/mnt")));
         let backed = InUse::Linked {
             link: Link::BackedBy,

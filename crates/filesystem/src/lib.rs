@@ -110,7 +110,7 @@ pub use filesystem::health::{DeviceErrors, DeviceInfo, Health, MadeReadOnly};
 pub use filesystem::options::WriteOptions;
 pub use filesystem::quota::QuotaGroup;
 pub use filesystem::resolve::FilePlace;
-pub use filesystem::space::Capacity;
+pub use filesystem::space::{Capacity, GlobalReserve};
 pub use filesystem::spaces::{Space, SpaceKind, Spaces};
 pub use filesystem::stats::{DelayedStats, ExtentMapStats, Stats};
 pub use filesystem::tree_items::{TreeItem, TreeItems};

@@ -75,13 +75,13 @@ pub mod commands {
     pub use larder_stream::{Changes, Command, LocalCommands, Original, StreamError, Timestamp};
 }
 
-pub use find::{FilesystemName, find_filesystem, find_further_devices};
+pub use find::{FilesystemName, find_filesystem, find_filesystems, find_further_devices, uuid_of};
 #[doc(inline)]
 pub use larder_filesystem::{
     AllocateMode, Capacity, DelayedStats, DeviceErrors, DeviceInfo, Directory, Encoded, Entries,
     Entry, Error, ErrorAbout, ErrorKind, Extent, ExtentKind, ExtentMapStats, File, FileCursor,
-    FilePlace, FileType, Filesystem, Health, Inode, Link, Listed, ListedEntry, ListedInode,
-    MadeReadOnly, Metadata, NewInode, OpenFile, Paths, QuotaGroup, RenameMode, Result,
+    FilePlace, FileType, Filesystem, GlobalReserve, Health, Inode, Link, Listed, ListedEntry,
+    ListedInode, MadeReadOnly, Metadata, NewInode, OpenFile, Paths, QuotaGroup, RenameMode, Result,
     ResyncProgress, Scan, ScannedInode, SetAttributes, SnapshotKind, Space, SpaceKind, Stats,
     Subvolume, SubvolumeInfo, SubvolumeName, Subvolumes, Timestamp, TreeItem, TreeItems,
     UsedExtent, Walk, WalkEntry, WriteCompression, WritePolicy, Xattr, XattrMode, Xattrs,

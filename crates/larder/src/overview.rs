@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use larder_filesystem::{FilePlace, QuotaGroup, SubvolumeInfo};
+use larder_filesystem::{Capacity, FilePlace, GlobalReserve, QuotaGroup, SubvolumeInfo};
 
 use crate::{DeviceInfo, Error, Filesystem, Key, Result, Space, TreeItem, Uuid};
 
@@ -28,6 +28,12 @@ pub trait Overview {
 
     /// As [`Filesystem::used_bytes`].
     fn used_bytes(&self) -> Result<u64>;
+
+    /// As [`Filesystem::global_reserve`].
+    fn global_reserve(&self) -> Result<Option<GlobalReserve>>;
+
+    /// As [`Filesystem::capacity`].
+    fn capacity(&self) -> Result<Capacity>;
 
     /// As [`Filesystem::subvolumes`].
     fn subvolumes(&self) -> Result<Box<dyn Iterator<Item = Result<SubvolumeInfo>> + '_>>;
@@ -85,6 +91,14 @@ impl Overview for Filesystem {
 
     fn used_bytes(&self) -> Result<u64> {
         Ok(self.used_bytes())
+    }
+
+    fn global_reserve(&self) -> Result<Option<GlobalReserve>> {
+        Ok(self.global_reserve())
+    }
+
+    fn capacity(&self) -> Result<Capacity> {
+        self.capacity()
     }
 
     fn subvolumes(&self) -> Result<Box<dyn Iterator<Item = Result<SubvolumeInfo>> + '_>> {

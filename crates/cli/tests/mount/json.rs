@@ -43,6 +43,18 @@ fn readable(value: Value) -> Value {
     }
 }
 
+/// Leaves out the reserve, which only a mount has, and what depends on it.
+fn leave_memory_out(value: &mut Value) {
+    if let Some(groups) = value.get_mut("filesystem-df").and_then(Value::as_array_mut) {
+        groups.retain(|group| group["bg-type"] != "GlobalReserve");
+    }
+    if let Some(Value::Object(usage)) = value.pointer_mut("/filesystem-usage/0") {
+        for name in ["global-reserve", "free-statfs"] {
+            assert!(usage.remove(name).is_some(), "{name}");
+        }
+    }
+}
+
 /// The results of all commands, without the names of the place.
 fn results(place: &str, root: &Path) -> Vec<String> {
     let result = |line: &&str| {
@@ -51,7 +63,8 @@ fn results(place: &str, root: &Path) -> Vec<String> {
             (word, _) => word.replace('@', place),
         });
         let said = succeed(larder().args(["--format", "json"]).args(words).current_dir(root));
-        let value = readable(serde_json::from_str(&said).expect("JSON"));
+        let mut value = readable(serde_json::from_str(&said).expect("JSON"));
+        leave_memory_out(&mut value);
         let text = serde_json::to_string_pretty(&value).expect("it is a value");
         text.replace(&format!("{place}/"), "@/").replace(&format!("{place}\""), "@\"")
     };

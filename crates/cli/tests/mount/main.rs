@@ -40,6 +40,7 @@ mod rings;
 mod same_as_btrfs;
 mod second_mount;
 mod send;
+mod show;
 mod streams;
 mod subvolumes;
 mod support;

@@ -52,7 +52,22 @@ pub struct Capacity {
     pub available_bytes: u64,
 }
 
+/// Space for trees that is set aside for deletions and commits. It is in memory only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GlobalReserve {
+    /// Its size in bytes.
+    pub total_bytes: u64,
+    /// Bytes that are in use, and come back later.
+    pub used_bytes: u64,
+}
+
 impl Filesystem {
+    /// The reserve; `None` in a file system that is open for reading.
+    pub fn global_reserve(&self) -> Option<GlobalReserve> {
+        let (total_bytes, used_bytes) = self.try_writer()?.manager().space().global_reserve();
+        Some(GlobalReserve { total_bytes, used_bytes })
+    }
+
     /// The capacity, as `df` shows it. Dirty data has its space already; space that was freed since
     /// the last commit counts as free.
     pub fn capacity(&self) -> Result<Capacity> {

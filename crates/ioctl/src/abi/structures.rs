@@ -222,6 +222,10 @@ structure! {
     /// `struct btrfs_ioctl_space_args`, before its array.
     SpaceArgs, 16 { space_slots: u64, total_spaces: u64, }
 }
+/// `BTRFS_SPACE_INFO_GLOBAL_RSV`, a flag of the space that is reserved in memory. It is no block
+/// group.
+pub const GLOBAL_RESERVE: u64 = 1 << 49;
+
 structure! {
     /// `struct btrfs_ioctl_space_info`.
     SpaceInfo, 24 { flags: u64, total_bytes: u64, used_bytes: u64, }

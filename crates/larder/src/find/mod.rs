@@ -77,24 +77,15 @@ pub fn find_filesystem(name: &FilesystemName) -> Result<Vec<PathBuf>> {
         device: name.to_string(),
         source: io::Error::new(kind, text),
     };
-    let mut devices = Devices::default();
-    let mut filesystems = BTreeSet::new();
-    for path in block_devices() {
-        if let Some(superblock) = superblock_of(&path, Place::Found)
-            && name.is_of(&superblock)
-        {
-            filesystems.insert(superblock.fsid());
-            devices.add(&superblock, path);
-        }
-    }
+    let mut filesystems = devices_of_filesystems(|superblock| name.is_of(superblock));
     if filesystems.len() > 1 {
-        let uuids: Vec<_> = filesystems.iter().map(|uuid| format!("UUID={uuid}")).collect();
+        let uuids: Vec<_> = filesystems.keys().map(|uuid| format!("UUID={uuid}")).collect();
         let text = format!("several file systems have this label: {}", uuids.join(", "));
         return Err(failed(io::ErrorKind::InvalidInput, text).into());
     }
-    let found = devices.paths().map_err(|text| failed(io::ErrorKind::InvalidInput, text))?;
-    if !found.is_empty() {
-        return Ok(found);
+    if let Some((_, devices)) = filesystems.pop_first() {
+        let found = devices.paths().map_err(|text| failed(io::ErrorKind::InvalidInput, text));
+        return Ok(found?);
     }
     // It may be there, and this user may not read it: opening it says so.
     match name.link().and_then(|link| link.canonicalize().ok()) {
@@ -138,6 +129,38 @@ pub fn find_further_devices(paths: &[impl AsRef<Path>], place: Place) -> Result<
         device: named,
         source: io::Error::new(io::ErrorKind::InvalidInput, text),
     })?)
+}
+
+/// All file systems on block devices that the kernel knows and the caller may read, by their uuids.
+/// For each its devices, or an error if two claim to be the same one.
+pub fn find_filesystems() -> BTreeMap<Uuid, Result<Vec<PathBuf>>> {
+    let named = |(uuid, devices): (Uuid, Devices)| {
+        let failed = |text| DeviceError::Open {
+            device: format!("UUID={uuid}"),
+            source: io::Error::new(io::ErrorKind::InvalidInput, text),
+        };
+        (uuid, devices.paths().map_err(|text| failed(text).into()))
+    };
+    devices_of_filesystems(|_| true).into_iter().map(named).collect()
+}
+
+/// The block devices of all file systems whose superblock `is_wanted`.
+fn devices_of_filesystems(is_wanted: impl Fn(&Superblock) -> bool) -> BTreeMap<Uuid, Devices> {
+    let mut filesystems: BTreeMap<Uuid, Devices> = BTreeMap::new();
+    for path in block_devices() {
+        if let Some(superblock) = superblock_of(&path, Place::Found)
+            && is_wanted(&superblock)
+        {
+            filesystems.entry(superblock.fsid()).or_default().add(&superblock, path);
+        }
+    }
+    filesystems
+}
+
+/// The uuid of the file system that the image file or block device at `path` belongs to, if its
+/// superblock can be read and is sound.
+pub fn uuid_of(path: impl AsRef<Path>) -> Option<Uuid> {
+    Some(superblock_of(path.as_ref(), Place::Found)?.fsid())
 }
 
 /// Paths by the number of the device.

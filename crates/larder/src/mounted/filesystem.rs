@@ -8,15 +8,15 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use larder_filesystem::{FilePlace, QuotaGroup, Spaces, SubvolumeInfo, SubvolumeItems};
+use larder_filesystem::{
+    Capacity, FilePlace, GlobalReserve, QuotaGroup, Spaces, SubvolumeInfo, SubvolumeItems,
+};
 use larder_format::item::{Chunk as ChunkItem, InodeRefs};
 use larder_format::{BlockGroupFlags, FormatError, ItemType, Key, Logical, name_hash, objectid};
+use larder_ioctl::abi::GLOBAL_RESERVE;
 use larder_volume::Chunk;
 
 use crate::{DeviceInfo, Error, KeyedItems, Overview, Result, Space, Uuid};
-
-/// `BTRFS_SPACE_INFO_GLOBAL_RSV`: the kernel's reserve in memory, which is no block group.
-const GLOBAL_RESERVE: u64 = 1 << 49;
 
 /// A mounted file system, asked by ioctls of btrfs. Most of them need root; a mount of larder also
 /// answers the user who mounted it.
@@ -129,6 +129,26 @@ impl Overview for MountedFilesystem {
         let spaces = larder_ioctl::spaces(&self.inside).map_err(of_mounted)?;
         let groups = spaces.iter().filter(|space| space.flags & GLOBAL_RESERVE == 0);
         Ok(groups.map(|space| space.used_bytes).fold(0, u64::saturating_add))
+    }
+
+    fn global_reserve(&self) -> Result<Option<GlobalReserve>> {
+        let spaces = larder_ioctl::spaces(&self.inside).map_err(of_mounted)?;
+        let reserve = spaces.iter().find(|space| space.flags & GLOBAL_RESERVE != 0);
+        Ok(reserve.map(|space| GlobalReserve {
+            total_bytes: space.total_bytes,
+            used_bytes: space.used_bytes,
+        }))
+    }
+
+    /// As statfs(2) has it.
+    fn capacity(&self) -> Result<Capacity> {
+        let found = rustix::fs::fstatvfs(&self.inside).map_err(|error| of_mounted(error.into()))?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        Ok(Capacity {
+            total_bytes: bytes(found.f_blocks),
+            free_bytes: bytes(found.f_bfree),
+            available_bytes: bytes(found.f_bavail),
+        })
     }
 
     fn subvolumes(&self) -> Result<Box<dyn Iterator<Item = Result<SubvolumeInfo>> + '_>> {

@@ -159,6 +159,14 @@ impl Space {
         account.global_reserve.set(self.wanted_reserve(&usage).min(left(&usage)));
     }
 
+    /// The reserve for metadata that is wanted, and how much of it there is no space for now, in
+    /// bytes.
+    pub fn global_reserve(&self) -> (u64, u64) {
+        let usage = self.account(SpaceKind::Metadata).usage();
+        let wanted = self.wanted_reserve(&usage);
+        (wanted, wanted.saturating_sub(usage.global_reserve))
+    }
+
     /// The reserve for metadata, if there is space for it.
     fn wanted_reserve(&self, metadata: &Usage) -> u64 {
         let least = self.insertion_bytes(LEAST_GLOBAL_RESERVE_ITEMS);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use larder::Space;
+use larder::{GlobalReserve, Space};
 
 use super::{kind_name, profile_name};
 use crate::command::Outcome;
@@ -15,10 +15,13 @@ use crate::print::{Fields, write_texts};
 use crate::source::Source;
 use crate::units::Units;
 
+/// The kind of the global reserve, as btrfs-progs names it.
+const RESERVE: &str = "GlobalReserve";
+
 /// Show how much space is allocated for each purpose, and how much of it is used
 ///
-/// The global reserve that `btrfs filesystem df` shows of a mounted file system is in memory only,
-/// and left out.
+/// The global reserve is space for trees that is set aside for deletions and commits. Only a file
+/// system that is mounted has it: it is in memory.
 ///
 /// Examples:
 ///   larder filesystem df disk.img
@@ -39,9 +42,11 @@ pub struct Df {
 impl Df {
     pub fn run(self, global: &Global) -> Outcome {
         let mut out = stdout();
-        let spaces = self.source.overview(self.image.as_os_str())?.space()?;
+        let filesystem = self.source.overview(self.image.as_os_str())?;
+        let (spaces, reserve) = (filesystem.space()?, filesystem.global_reserve()?);
         if global.is_json() {
-            let objects: Vec<_> = spaces.iter().map(fields).collect();
+            let objects: Vec<_> =
+                spaces.iter().map(fields).chain(reserve.map(fields_of_reserve)).collect();
             write_texts(&mut out, "filesystem-df", &objects)?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -55,6 +60,10 @@ impl Df {
                 self.units.show(space.used_bytes),
             )?;
         }
+        if let Some(GlobalReserve { total_bytes, used_bytes }) = reserve {
+            let (total, used) = (self.units.show(total_bytes), self.units.show(used_bytes));
+            writeln!(out, "{RESERVE}, single: total={total}, used={used}")?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -65,5 +74,14 @@ fn fields(space: &Space) -> Fields {
         ("bg-profile", profile_name(space.profile)),
         ("total", space.total_bytes.to_string()),
         ("used", space.used_bytes.to_string()),
+    ]
+}
+
+fn fields_of_reserve(reserve: GlobalReserve) -> Fields {
+    vec![
+        ("bg-type", RESERVE.to_owned()),
+        ("bg-profile", "single".to_owned()),
+        ("total", reserve.total_bytes.to_string()),
+        ("used", reserve.used_bytes.to_string()),
     ]
 }

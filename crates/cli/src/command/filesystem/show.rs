@@ -1,58 +1,130 @@
 //! `larder filesystem show`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use clap::Args;
-use larder::{DeviceInfo, Overview};
+use larder::{DeviceInfo, OpenOptions, Overview, Uuid};
+use larder_objects::is_url;
 use serde::Serialize;
 
 use super::label;
-use crate::command::Outcome;
+use crate::command::{Outcome, exit_code};
+use crate::devices::is_name;
 use crate::global::Global;
+use crate::operand::parse_uuid;
 use crate::output::stdout;
+use crate::present::{self, Mounted};
 use crate::print::{Name, write_json};
 use crate::source::Source;
+use crate::target::names_image;
 use crate::units::LongUnits;
 
-/// Show label, uuid and devices of a file system
+/// Show label, uuid and devices of file systems
+///
+/// Without an operand it shows all that are mounted, by larder or by the kernel, and then all others
+/// that are on block devices, attached loop devices among them.
 ///
 /// Examples:
 ///   larder filesystem show disk.img
 ///   larder filesystem show ~/mnt
+///   larder filesystem show
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Show {
-    /// Only a file system that is mounted: IMAGE or PATH is a directory of one
+    /// Only file systems that are mounted; a path is a directory of one
     #[arg(short, long, conflicts_with = "all_devices")]
     mounted: bool,
-    /// Only what devices say themselves: IMAGE or PATH is an image file or a block device
+    /// Only file systems on block devices; a path is an image file or a block device
     #[arg(short = 'd', long)]
     all_devices: bool,
     #[command(flatten)]
     units: LongUnits,
     #[command(flatten)]
     source: Source,
-    /// The image file or block device, or a directory of a file system that is mounted
-    #[arg(value_name = "IMAGE or PATH")]
-    image: PathBuf,
+    /// The image file or block device, a directory of a file system that is mounted, or the uuid or
+    /// label of a file system that is mounted or on block devices
+    #[arg(value_name = "IMAGE, PATH, UUID or LABEL")]
+    operand: Option<PathBuf>,
 }
 
 impl Show {
     pub fn run(self, global: &Global) -> Outcome {
-        let LongUnits(units) = self.units;
-        let is_mounted = self.source.mounted_directory(self.image.as_os_str())?.is_some();
-        let shown = self.image.display();
-        ensure!(is_mounted || !self.mounted, "{shown}: no directory of a mounted file system");
-        ensure!(!is_mounted || !self.all_devices, "{shown}: neither an image file nor a device");
-        let filesystem = self.source.overview(self.image.as_os_str())?;
+        let (filesystems, failures) = match &self.operand {
+            Some(operand) if names_place(operand) => (vec![self.at(operand)?], 0),
+            Some(operand) => (vec![self.named(operand)?], 0),
+            None => self.all()?,
+        };
         let mut out = stdout();
         if global.is_json() {
-            write_json(&mut out, "filesystem-list", &[Shown::new(&*filesystem)?])?;
-            return Ok(ExitCode::SUCCESS);
+            let shown = filesystems.iter().map(|filesystem| Shown::new(&**filesystem));
+            let shown = shown.collect::<anyhow::Result<Vec<_>>>()?;
+            write_json(&mut out, "filesystem-list", &shown)?;
+        } else {
+            filesystems.iter().try_for_each(|filesystem| self.write(&mut out, &**filesystem))?;
         }
+        Ok(exit_code(failures))
+    }
+
+    /// The file system at `place`: a path, or an image by another name.
+    fn at(&self, place: &Path) -> anyhow::Result<Box<dyn Overview>> {
+        let is_mounted = self.source.mounted_directory(place.as_os_str())?.is_some();
+        let shown = place.display();
+        ensure!(is_mounted || !self.mounted, "{shown}: no directory of a mounted file system");
+        ensure!(!is_mounted || !self.all_devices, "{shown}: neither an image file nor a device");
+        self.source.overview(place.as_os_str())
+    }
+
+    /// The file system with this uuid or label.
+    fn named(&self, name: &Path) -> anyhow::Result<Box<dyn Overview>> {
+        let (filesystems, _) = self.all()?;
+        let uuid = name.to_str().and_then(|text| parse_uuid(text).ok());
+        let is_it = |filesystem: &dyn Overview| {
+            let is_its_uuid = || uuid.is_some() && filesystem.uuid().ok() == uuid;
+            is_its_uuid() || filesystem.label().is_ok_and(|label| label == name.as_os_str())
+        };
+        let found = filesystems.into_iter().find(|filesystem| is_it(&**filesystem));
+        found.with_context(|| {
+            format!(
+                "{}: neither a file or device, nor the uuid or label of a file system that is \
+                 mounted or on a block device",
+                name.display()
+            )
+        })
+    }
+
+    /// All file systems that are wanted, and how many could not be opened.
+    fn all(&self) -> anyhow::Result<(Vec<Box<dyn Overview>>, usize)> {
+        let on_devices = if self.mounted { BTreeMap::new() } else { present::on_devices() };
+        let mounted = present::mounted()?;
+        let uuids: BTreeSet<Uuid> = mounted.iter().map(|mounted| mounted.uuid).collect();
+        let is_wanted = |uuid: &Uuid| !self.all_devices || on_devices.contains_key(uuid);
+        let mut filesystems: Vec<Box<dyn Overview>> = Vec::new();
+        for Mounted { uuid, filesystem } in mounted {
+            if is_wanted(&uuid) {
+                filesystems.push(Box::new(filesystem));
+            }
+        }
+        let mut failures = 0;
+        for (uuid, devices) in on_devices {
+            if uuids.contains(&uuid) {
+                continue;
+            }
+            match devices.and_then(|paths| OpenOptions::new().degraded(true).open(paths)) {
+                Ok(filesystem) => filesystems.push(Box::new(filesystem)),
+                Err(error) => {
+                    eprintln!("ERROR: UUID={uuid}: {error}");
+                    failures += 1;
+                }
+            }
+        }
+        Ok((filesystems, failures))
+    }
+
+    fn write(&self, out: &mut impl Write, filesystem: &dyn Overview) -> anyhow::Result<()> {
+        let LongUnits(units) = &self.units;
         let label = filesystem.label()?;
         let label = if label.is_empty() { "none".into() } else { format!("'{}'", label.display()) };
         let devices = filesystem.devices()?;
@@ -75,8 +147,14 @@ impl Show {
             )?;
         }
         writeln!(out)?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
+}
+
+/// Whether `operand` is a path, or names an image in another way, and is no bare uuid or label.
+fn names_place(operand: &Path) -> bool {
+    let text = operand.as_os_str();
+    operand.symlink_metadata().is_ok() || names_image(text) || is_url(text) || is_name(text)
 }
 
 /// The path of a device, behind links.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Args;
-use larder::{DeviceInfo, Overview, Space, SpaceKind};
+use larder::{DeviceInfo, GlobalReserve, Overview, Space, SpaceKind};
 use serde::Serialize;
 
 use super::{DeviceSpace, Shown, kind_name, known_spaces, profile_name, slack, unallocated};
@@ -15,9 +15,10 @@ use crate::print::{Cell, write_json, write_table};
 
 /// Show how space is used, on which devices, and what is left
 ///
-/// Slack is what a device has past the end of its part of the file system. The global reserve and
-/// the result of statfs are left out: only a mounted file system has them. For a mounted file
-/// system only root, or the user who mounted it with larder, gets all of this.
+/// Slack is what a device has past the end of its part of the file system. The global reserve is
+/// space for trees that is set aside for deletions and commits; it is in memory, so that only a
+/// mounted file system has it. Of a mounted file system only root, or the user who mounted it with
+/// larder, gets all of this.
 ///
 /// Examples:
 ///   larder filesystem usage disk.img
@@ -53,7 +54,8 @@ impl Usage {
         let spaces = known_spaces(filesystem)?;
         let devices = filesystem.devices()?;
         let mut out = stdout();
-        self.overall(&mut out, &spaces, &devices)?;
+        let memory = InMemory::of(filesystem)?;
+        self.overall(&mut out, &Sums::new(&spaces, &devices), &devices, memory)?;
         if self.table {
             writeln!(out)?;
             return Ok(write_table(&mut out, &self.rows(&spaces, &devices))?);
@@ -104,11 +106,11 @@ impl Usage {
     fn overall(
         &self,
         out: &mut impl Write,
-        spaces: &[Space],
+        sums: &Sums,
         devices: &[DeviceInfo],
+        memory: InMemory,
     ) -> io::Result<()> {
         writeln!(out, "Overall:")?;
-        let sums = Sums::new(spaces, devices);
         let width = if self.shown.units.are_human_binary() { 10 } else { 18 };
         let mut line =
             |name: &str, tabs: &str, value: &str| writeln!(out, "    {name}:{tabs}{value:>width$}");
@@ -121,8 +123,13 @@ impl Usage {
         line("Used", "\t\t\t", &show(sums.used))?;
         let free = format!("{:>width$}\t(min: {})", show(sums.free()), show(sums.least_free()));
         line("Free (estimated)", "\t\t", &free)?;
+        line("Free (statfs, df)", "\t\t", &show(memory.available_bytes))?;
         line("Data ratio", "\t\t\t", &format!("{:.2}", sums.data_ratio))?;
         line("Metadata ratio", "\t\t", &format!("{:.2}", sums.metadata_ratio))?;
+        if let Some(GlobalReserve { total_bytes, used_bytes }) = memory.global_reserve {
+            let reserve = format!("{:>width$}\t(used: {})", show(total_bytes), show(used_bytes));
+            line("Global reserve", "\t\t", &reserve)?;
+        }
         line("Multiple profiles", "\t\t", if sums.several_profiles { "yes" } else { "no" })
     }
 
@@ -156,6 +163,23 @@ impl Usage {
     fn device(&self, out: &mut impl Write, device: &DeviceInfo, bytes: u64) -> io::Result<()> {
         let name = device.name.as_deref().unwrap_or("missing");
         writeln!(out, "   {name}\t{:>10}", self.shown.units.show(bytes))
+    }
+}
+
+/// What is no sum of block groups.
+#[derive(Clone, Copy)]
+struct InMemory {
+    /// Bytes for more data, as df(1) shows them.
+    available_bytes: u64,
+    global_reserve: Option<GlobalReserve>,
+}
+
+impl InMemory {
+    fn of(filesystem: &dyn Overview) -> larder::Result<Self> {
+        Ok(Self {
+            available_bytes: filesystem.capacity()?.available_bytes,
+            global_reserve: filesystem.global_reserve()?,
+        })
     }
 }
 
@@ -238,11 +262,21 @@ struct Object {
     used: u64,
     free_estimated: u64,
     free_min: u64,
+    free_statfs: u64,
     data_ratio: f64,
     metadata_ratio: f64,
+    /// None where no such reserve is known.
+    global_reserve: Option<Reserve>,
     multiple_profiles: bool,
     block_groups: Vec<BlockGroups>,
     devices: Vec<DeviceSpace>,
+}
+
+/// Space for trees that is set aside.
+#[derive(Serialize)]
+struct Reserve {
+    total: u64,
+    used: u64,
 }
 
 /// The block groups of one kind and profile.
@@ -266,7 +300,11 @@ struct OnDevice {
 impl Object {
     fn new(filesystem: &dyn Overview) -> anyhow::Result<Self> {
         let (spaces, devices) = (known_spaces(filesystem)?, filesystem.devices()?);
-        let sums = Sums::new(&spaces, &devices);
+        let (sums, memory) = (Sums::new(&spaces, &devices), InMemory::of(filesystem)?);
+        let reserve = |GlobalReserve { total_bytes, used_bytes }| Reserve {
+            total: total_bytes,
+            used: used_bytes,
+        };
         Ok(Self {
             device_size: sums.size,
             device_allocated: sums.allocated,
@@ -276,8 +314,10 @@ impl Object {
             used: sums.used,
             free_estimated: sums.free(),
             free_min: sums.least_free(),
+            free_statfs: memory.available_bytes,
             data_ratio: sums.data_ratio,
             metadata_ratio: sums.metadata_ratio,
+            global_reserve: memory.global_reserve.map(reserve),
             multiple_profiles: sums.several_profiles,
             block_groups: spaces.iter().map(BlockGroups::new).collect(),
             devices: devices.iter().map(DeviceSpace::new).collect(),

@@ -62,12 +62,21 @@ impl ParentAndName {
 
     /// Makes a subvolume here.
     pub fn create(&self) -> anyhow::Result<()> {
+        if self.path().symlink_metadata().is_ok() {
+            return Err(io::Error::from(Errno::EXIST).into());
+        }
         Ok(larder_ioctl::create_subvolume(self.open()?, self.name.as_bytes())?)
     }
 
     /// Deletes the subvolume here.
     pub fn delete(&self) -> anyhow::Result<()> {
-        Ok(larder_ioctl::delete_subvolume(self.open()?, self.name.as_bytes())?)
+        match larder_ioctl::delete_subvolume(self.open()?, self.name.as_bytes()) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTTY) => bail!(
+                "is mounted here; unmount it, and name it by its path in another mount, or by \
+                 --subvolid"
+            ),
+            deleted => Ok(deleted?),
+        }
     }
 
     /// Takes a snapshot of the subvolume at `source` here.

@@ -3,7 +3,10 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use larder_ioctl::abi::{DevInfoArgs, FeatureFlags, FsInfoArgs, LABEL_BYTES, SpaceArgs, SpaceInfo};
+use larder::{GlobalReserve, Space};
+use larder_ioctl::abi::{
+    DevInfoArgs, FeatureFlags, FsInfoArgs, GLOBAL_RESERVE, LABEL_BYTES, SpaceArgs, SpaceInfo,
+};
 use rustix::io::Errno;
 use zerocopy::FromZeros;
 
@@ -73,19 +76,26 @@ pub(super) fn start_sync(ioctl: &mut Ioctl<'_>) -> Outcome {
     ioctl.output(&ioctl.server.filesystem.generation())
 }
 
-/// The kinds of block groups and the space in each. Without room for any, their number.
+/// The kinds of block groups and the space in each, and the reserve. Without room for any, their
+/// number.
 pub(super) fn space(ioctl: &mut Ioctl<'_>) -> Outcome {
     let (asked, more) = ioctl.input_and_more::<SpaceArgs>()?;
-    let spaces = ioctl.server.filesystem.space().map_err(failed)?;
+    let filesystem = &ioctl.server.filesystem;
+    let of_groups = |space: &Space| SpaceInfo {
+        flags: space.flags(),
+        total_bytes: space.total_bytes,
+        used_bytes: space.used_bytes,
+    };
+    let of_reserve = |reserve: GlobalReserve| SpaceInfo {
+        flags: GLOBAL_RESERVE,
+        total_bytes: reserve.total_bytes,
+        used_bytes: reserve.used_bytes,
+    };
+    let mut spaces: Vec<_> = filesystem.space().map_err(failed)?.iter().map(of_groups).collect();
+    spaces.extend(filesystem.global_reserve().map(of_reserve));
     let slots = (more.len() / size_of::<SpaceInfo>()) as u64;
     let slots = usize::try_from(asked.space_slots.min(slots)).unwrap_or(0);
     let total = if slots == 0 { spaces.len() } else { spaces.len().min(slots) };
     ioctl.output(&SpaceArgs { total_spaces: total as u64, ..asked })?;
-    spaces.iter().take(slots).try_for_each(|space| {
-        ioctl.output(&SpaceInfo {
-            flags: space.flags(),
-            total_bytes: space.total_bytes,
-            used_bytes: space.used_bytes,
-        })
-    })
+    spaces.iter().take(slots).try_for_each(|space| ioctl.output(space))
 }

@@ -1,0 +1,105 @@
+//! `filesystem show` of all that there is, and what it says of images that are mounted.
+
+use std::process::Command;
+
+use larder_testkit::{ImageSpec, KernelImage, LoopDevice};
+
+use crate::support::{Mounted, larder, succeed};
+
+/// The part about one file system in what `program` prints with `words`; none if there is none.
+/// Other tests have file systems too, which may be gone before they are opened.
+fn part_of(mut program: Command, words: &str, uuid: &str) -> Option<String> {
+    let output = program.args(words.split(' ')).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    said.split("\n\n").find(|part| part.contains(uuid)).map(|part| part.trim().to_owned())
+}
+
+fn btrfs() -> Command {
+    Command::new("btrfs")
+}
+
+fn uuid_of(image: &KernelImage) -> String {
+    let said = succeed(larder().args(["filesystem", "show"]).arg(&image.devices()[0]));
+    said.split("uuid: ").nth(1).unwrap().lines().next().unwrap().to_owned()
+}
+
+#[test]
+fn all_are_shown_as_btrfs_shows_them() {
+    let spec = ImageSpec::new("show-all").label("jam and tea").devices(&[256 << 20; 2]);
+    let image = KernelImage::empty(&spec);
+    let uuid = uuid_of(&image);
+
+    let mount = image.mount("");
+    let device = mount.devices().next().unwrap().display().to_string();
+    for words in ["filesystem show", "filesystem show -m", "filesystem show -d"] {
+        let seen = part_of(larder(), words, &uuid);
+        assert_eq!(seen, part_of(btrfs(), words, &uuid), "{words}");
+        assert!(seen.is_some_and(|part| part.contains("'jam and tea'")), "{words}");
+    }
+    for name in [&uuid, &device] {
+        let words = format!("filesystem show {name}");
+        let seen = part_of(larder(), &words, &uuid);
+        assert_eq!(seen, part_of(btrfs(), &words, &uuid), "{words}");
+        assert!(seen.is_some(), "{words}");
+    }
+    let seen = succeed(larder().args(["filesystem", "show", "jam and tea"]));
+    assert_eq!(seen, succeed(btrfs().args(["filesystem", "show", "jam and tea"])));
+    drop(mount);
+
+    let devices: Vec<LoopDevice> =
+        image.devices().iter().map(|path| LoopDevice::attach(path)).collect();
+    for words in ["filesystem show", "filesystem show -d"] {
+        let seen = part_of(larder(), words, &uuid);
+        assert_eq!(seen, part_of(btrfs(), words, &uuid), "{words}");
+        assert!(seen.is_some_and(|part| part.contains(devices[1].path().to_str().unwrap())));
+    }
+    assert_eq!(part_of(larder(), "filesystem show -m", &uuid), None);
+    assert_eq!(part_of(btrfs(), "filesystem show -m", &uuid), None);
+    let json = succeed(larder().args(["--format", "json", "filesystem", "show", &uuid]));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["filesystem-list"][0]["uuid"], uuid.as_str());
+}
+
+#[test]
+fn names_that_nothing_has_are_errors() {
+    for name in ["of-nothing-at-all", "00000000-0000-0000-0000-000000000001"] {
+        for option in ["-m", "-d"] {
+            let output = larder().args(["filesystem", "show", option, name]).output().unwrap();
+            assert_eq!(output.status.code(), Some(1));
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(said.contains("nor the uuid or label"), "{said}");
+        }
+    }
+}
+
+/// A mount knows what no commit has written to the image yet.
+#[test]
+fn an_image_that_is_mounted_is_shown_by_its_mount() {
+    let mut mounted = Mounted::new();
+    mounted.shell("head -c 5M /dev/urandom > file");
+    succeed(larder().args(["filesystem", "label"]).arg(mounted.path()).arg("uncommitted"));
+    let uuid = {
+        let shown = succeed(larder().args(["filesystem", "show"]).arg(mounted.path()));
+        assert!(shown.contains("'uncommitted'"), "{shown}");
+        shown.split("uuid: ").nth(1).unwrap().lines().next().unwrap().to_owned()
+    };
+    for words in ["filesystem show", "filesystem show -m"] {
+        let part = part_of(larder(), words, &uuid).expect(words);
+        assert!(part.contains("'uncommitted'"), "{part}");
+        assert!(part.contains(mounted.image().to_str().unwrap()), "{part}");
+    }
+    for command in ["show", "df", "label", "usage"] {
+        let of = |place| {
+            let output = larder().args(["filesystem", command]).arg(place).output().unwrap();
+            assert!(output.status.success() && output.stderr.is_empty(), "{command}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        assert_eq!(of(mounted.image()), of(mounted.path()), "{command}");
+    }
+    let reserve = succeed(larder().args(["filesystem", "df"]).arg(mounted.path()));
+    assert!(reserve.lines().last().unwrap().starts_with("GlobalReserve, single: total="));
+    mounted.unmount();
+    let shown = succeed(larder().args(["filesystem", "df"]).arg(mounted.image()));
+    assert!(!shown.contains("GlobalReserve"), "{shown}");
+    mounted.check();
+}
