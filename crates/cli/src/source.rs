@@ -110,10 +110,14 @@ impl Source {
 
     /// Opens the file system on `image` and the other devices.
     pub fn open(&self, image: &Path) -> anyhow::Result<Filesystem> {
+        self.open_with(image, self.degraded)
+    }
+
+    fn open_with(&self, image: &Path, degraded: bool) -> anyhow::Result<Filesystem> {
         self.expect_image(image)?;
         let paths = self.paths(image)?;
         warn_if_in_use(&located(&paths, self.place.place()));
-        let filesystem = self.options().open(&paths)?;
+        let filesystem = self.options().degraded(degraded).open(&paths)?;
         if filesystem.needs_log_replay() {
             eprintln!(
                 "WARNING: {}: a crash left a log; changes that were synced since the last commit are not shown",
@@ -155,6 +159,15 @@ impl Source {
     /// The file system in `text`: an image, or a directory of a mounted one. Of an image that is
     /// mounted, the mount is asked.
     pub fn overview(&self, text: &OsStr) -> anyhow::Result<Box<dyn Overview>> {
+        self.overview_with(text, self.degraded)
+    }
+
+    /// The same, also if devices are missing.
+    pub fn overview_of_present(&self, text: &OsStr) -> anyhow::Result<Box<dyn Overview>> {
+        self.overview_with(text, true)
+    }
+
+    fn overview_with(&self, text: &OsStr, degraded: bool) -> anyhow::Result<Box<dyn Overview>> {
         if let Some(path) = self.mounted_directory(text)? {
             return Ok(Box::new(MountedFilesystem::open(path)?));
         }
@@ -166,7 +179,7 @@ impl Source {
                 return Ok(Box::new(mounted));
             }
         }
-        Ok(Box::new(self.open_at(text)?.0))
+        Ok(Box::new(self.open_at(text, degraded)?.0))
     }
 
     /// The file system of `text`, an `IMAGE:/path` or a path of a mounted one, and the id of the
@@ -177,14 +190,14 @@ impl Source {
             let id = mounted.subvolume_id()?;
             return Ok((Box::new(mounted), id));
         }
-        let (filesystem, id) = self.open_at(text)?;
+        let (filesystem, id) = self.open_at(text, self.degraded)?;
         Ok((Box::new(filesystem), id))
     }
 
     /// Opens the file system of `text`, an `IMAGE:/path`; with the id of the subvolume there.
-    fn open_at(&self, text: &OsStr) -> anyhow::Result<(Filesystem, u64)> {
+    fn open_at(&self, text: &OsStr, degraded: bool) -> anyhow::Result<(Filesystem, u64)> {
         let target = Target::parse(text);
-        let filesystem = self.open(&target.image)?;
+        let filesystem = self.open_with(&target.image, degraded)?;
         let found = filesystem.subvolume("/")?.resolve(target.path_os());
         let id = found.with_context(|| on_image(&target.image))?.subvolume_id();
         Ok((filesystem, id))

@@ -14,6 +14,9 @@ pub type KeyedItems<'a> = Box<dyn Iterator<Item = Result<(Key, Vec<u8>)>> + 'a>;
 /// A file system as a whole: one that is open here, or one that is
 /// [mounted](crate::MountedFilesystem).
 pub trait Overview {
+    /// Whether it is mounted, and not open here.
+    fn is_mounted(&self) -> bool;
+
     /// As [`Filesystem::label`].
     fn label(&self) -> Result<OsString>;
 
@@ -73,6 +76,10 @@ pub trait Overview {
 }
 
 impl Overview for Filesystem {
+    fn is_mounted(&self) -> bool {
+        false
+    }
+
     fn label(&self) -> Result<OsString> {
         Ok(self.label())
     }

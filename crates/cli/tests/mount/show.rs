@@ -1,8 +1,9 @@
 //! `filesystem show` of all that there is, and what it says of images that are mounted.
 
+use std::path::PathBuf;
 use std::process::Command;
 
-use larder_testkit::{ImageSpec, KernelImage, LoopDevice};
+use larder_testkit::{ImageSpec, KernelImage, LoopDevice, Mount, Profile, Scratch};
 
 use crate::support::{Mounted, larder, succeed};
 
@@ -58,6 +59,56 @@ fn all_are_shown_as_btrfs_shows_them() {
     let json = succeed(larder().args(["--format", "json", "filesystem", "show", &uuid]));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["filesystem-list"][0]["uuid"], uuid.as_str());
+}
+
+#[test]
+fn missing_devices_are_shown_as_btrfs_shows_them() {
+    let spec = ImageSpec::new("show-missing").devices(&[256 << 20; 2]);
+    let image = KernelImage::empty(&spec.profiles(Profile::Raid1, Profile::Raid1));
+    let uuid = uuid_of(&image);
+    let device = LoopDevice::attach(&image.devices()[0]);
+    let path = device.path().to_str().unwrap();
+    let same = |words: &str| {
+        let ours = succeed(larder().args(words.split(' ')));
+        // The name is that of a device which the kernel has known, and otherwise none.
+        let missing = if words.starts_with("filesystem show") { "" } else { "missing" };
+        let theirs = succeed(btrfs().args(words.split(' '))).replace("<missing disk>", missing);
+        let theirs: Vec<&str> =
+            theirs.lines().filter(|line| !line.starts_with("warning, device")).collect();
+        assert_eq!(ours.lines().collect::<Vec<_>>(), theirs, "{words}");
+        ours
+    };
+    for name in [path, &uuid] {
+        assert!(same(&format!("filesystem show {name}")).contains("*** Some devices missing"));
+    }
+    let scratch = Scratch::new();
+    let mount = Mount::new(device.path(), scratch.path(), "degraded").unwrap();
+    let point = mount.path().display();
+    assert!(same(&format!("filesystem show {point}")).contains("MISSING"));
+    for command in ["filesystem usage", "filesystem usage -T", "device usage", "device stats"] {
+        same(&format!("{command} {point}"));
+    }
+}
+
+#[test]
+fn what_new_chunks_take_is_shown_at_once() {
+    let mut mounted = Mounted::new();
+    mounted.shell("head -c 600M /dev/urandom > file");
+    succeed(larder().args(["filesystem", "sync"]).arg(mounted.path()));
+    let shown = |command: &str, place| {
+        let said = succeed(larder().args(["filesystem", command, "--raw"]).arg(place));
+        let of_devices = ["devid", "Device", "/"];
+        let lines = said
+            .lines()
+            .filter(|line| of_devices.iter().any(|start| line.trim_start().starts_with(start)));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let of = |place: PathBuf| [shown("show", place.clone()), shown("usage", place)];
+    let of_mount = of(mounted.path());
+    mounted.unmount();
+    let of_image = of(mounted.image());
+    assert_eq!(of_mount, of_image);
+    assert!(of_image[1].len() > 5, "{of_image:?}");
 }
 
 #[test]

@@ -182,7 +182,9 @@ fn kind_of_opening(error: &OpenError) -> ErrorKind {
         OpenError::NoDevices => ErrorKind::InvalidInput,
         OpenError::Feature(_) | OpenError::State(_) => ErrorKind::Unsupported,
         OpenError::Scan(error) => kind_of_scan(error),
-        OpenError::MissingDevices(_) | OpenError::NotEnoughDevices { .. } => ErrorKind::NotFound,
+        OpenError::MissingDevices { .. } | OpenError::NotEnoughDevices { .. } => {
+            ErrorKind::NotFound
+        }
         OpenError::DuplicateDevice { .. } | OpenError::ForeignDevice { .. } => {
             ErrorKind::InvalidInput
         }

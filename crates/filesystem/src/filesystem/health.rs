@@ -1,5 +1,6 @@
 //! The health of an open file system: its last commit, its devices and their errors.
 
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use larder_format::objectid::{DEV_STATS, DEV_TREE};
@@ -89,6 +90,9 @@ impl Filesystem {
 
     /// Its devices in the order of their ids, including missing ones.
     pub fn devices(&self) -> Vec<DeviceInfo> {
+        let chunks = self.try_writer().map(|writer| writer.manager().space().device_bytes_used());
+        let allocated: BTreeMap<u64, u64> = chunks.into_iter().flatten().collect();
+        let at_opening = |device: &VolumeDevice| device.dev_item().bytes_used.get();
         let info = |device: &VolumeDevice| DeviceInfo {
             is_stale: device.is_stale(),
             is_seed: device.is_seed(),
@@ -97,7 +101,7 @@ impl Filesystem {
                 device.uuid(),
                 device.device().map(|device| device.name().to_owned()),
                 device.dev_item().total_bytes.get(),
-                device.dev_item().bytes_used.get(),
+                allocated.get(&device.devid()).copied().unwrap_or_else(|| at_opening(device)),
             )
         };
         self.volume().devices().iter().map(info).collect()

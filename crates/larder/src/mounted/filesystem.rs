@@ -18,6 +18,9 @@ use larder_volume::Chunk;
 
 use crate::{DeviceInfo, Error, KeyedItems, Overview, Result, Space, Uuid};
 
+/// What the kernel calls a missing device that it has known. One that it has not has no name.
+const MISSING: &[u8] = b"<missing disk>";
+
 /// A mounted file system, asked by ioctls of btrfs. Most of them need root; a mount of larder also
 /// answers the user who mounted it.
 #[derive(Debug)]
@@ -86,6 +89,10 @@ impl MountedFilesystem {
 }
 
 impl Overview for MountedFilesystem {
+    fn is_mounted(&self) -> bool {
+        true
+    }
+
     fn label(&self) -> Result<OsString> {
         Ok(OsString::from_vec(larder_ioctl::label(&self.inside).map_err(of_mounted)?))
     }
@@ -97,8 +104,9 @@ impl Overview for MountedFilesystem {
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
         let devices = larder_ioctl::devices(&self.inside).map_err(of_mounted)?;
         let info = |device: larder_ioctl::DeviceInfo| {
+            let is_missing = [&b""[..], MISSING].contains(&&*device.path);
             let name = String::from_utf8_lossy(&device.path).into_owned();
-            let name = (!name.is_empty()).then_some(name);
+            let name = (!is_missing).then_some(name);
             DeviceInfo::new(
                 device.id,
                 device.uuid,

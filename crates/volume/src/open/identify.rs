@@ -182,10 +182,11 @@ impl GivenDevices {
             .collect();
         missing.sort_by_key(|missing| missing.devid);
         missing.dedup();
-        if missing.is_empty() {
-            OpenError::ChunkTree(error)
-        } else {
-            OpenError::MissingDevices(missing)
+        match self.devices.first() {
+            Some((device, _)) if !missing.is_empty() => {
+                OpenError::MissingDevices { given: device.name().to_owned(), missing }
+            }
+            _ => OpenError::ChunkTree(error),
         }
     }
 }

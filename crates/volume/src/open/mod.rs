@@ -91,8 +91,16 @@ pub enum OpenError {
     #[error(transparent)]
     UsedSeparately(#[from] UsedSeparately),
     /// Devices are missing.
-    #[error("missing: {}; give them too, or open degraded", List(.0))]
-    MissingDevices(Vec<MissingDevice>),
+    #[error(
+        "{given}: missing: {}; give them too, or open degraded (--degraded, -o degraded)",
+        List(.missing)
+    )]
+    MissingDevices {
+        /// Name of a device that was given.
+        given: String,
+        /// The missing devices.
+        missing: Vec<MissingDevice>,
+    },
     /// Too many devices are missing.
     #[error("{}, without {}", NotEnough(.chunk), List(.missing))]
     NotEnoughDevices {
@@ -220,7 +228,9 @@ impl Volume {
             .collect();
         if !missing.is_empty() {
             if !options.degraded {
-                return Err(OpenError::MissingDevices(missing));
+                let given = self.devices().iter().find(|device| !device.is_missing());
+                let given = given.map(VolumeDevice::name).unwrap_or_default();
+                return Err(OpenError::MissingDevices { given, missing });
             }
             let is_missing = |devid| missing.iter().any(|m| m.devid == devid);
             let chunks = self.chunks();

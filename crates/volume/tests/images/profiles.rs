@@ -44,7 +44,8 @@ fn reads_without_devices(image: &KernelImage, wanted: &Everything, losses: usize
     let devices = image.devices();
     for lost in choices(devices.len(), losses) {
         let left = without(devices, &lost);
-        let OpenError::MissingDevices(missing) = try_open(&left, &READ).expect_err("devices lack")
+        let OpenError::MissingDevices { missing, .. } =
+            try_open(&left, &READ).expect_err("devices lack")
         else {
             panic!("it should say that devices are missing")
         };
@@ -65,7 +66,7 @@ fn refuses_without(image: &KernelImage, lost: &[usize]) {
     let left = without(image.devices(), lost);
     match try_open(&left, &DEGRADED).map(drop).expect_err("too few are left") {
         OpenError::NotEnoughDevices { missing, .. } => assert_eq!(missing.len(), lost.len()),
-        OpenError::MissingDevices(missing) => assert!(!missing.is_empty()),
+        OpenError::MissingDevices { missing, .. } => assert!(!missing.is_empty()),
         error => panic!("{error}"),
     }
 }

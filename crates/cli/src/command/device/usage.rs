@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::command::Outcome;
 use crate::command::filesystem::{
-    DeviceSpace, Shown, kind_name, known_spaces, profile_name, slack, unallocated,
+    DeviceSpace, Shown, kind_name, known_spaces, profile_name, shown_name, slack, unallocated,
 };
 use crate::global::Global;
 use crate::output::stdout;
@@ -52,13 +52,15 @@ impl Usage {
         let spaces = known_spaces(filesystem)?;
         let mut out = stdout();
         for device in filesystem.devices()? {
-            let name = device.name.as_deref().unwrap_or("missing");
-            writeln!(out, "{name}, ID: {}", device.id)?;
+            writeln!(out, "{}, ID: {}", shown_name(&device), device.id)?;
             let mut line = |what: &str, bytes: u64| {
                 writeln!(out, "   {:<22}{:>10}", format!("{what}:"), self.shown.units.show(bytes))
             };
-            line("Device size", device.total_bytes + slack(&device))?;
-            line("Device slack", slack(&device))?;
+            let slack = slack(&device);
+            // That of the device itself, of which nothing is there if it is missing.
+            let size = device.name.as_ref().map_or(0, |_| device.total_bytes + slack);
+            line("Device size", size)?;
+            line("Device slack", slack)?;
             for space in &spaces {
                 let here = space.stripe_bytes.iter().filter(|((id, _), _)| *id == device.id);
                 for ((_, stripes), bytes) in here {

@@ -75,6 +75,11 @@ pub fn slack(device: &DeviceInfo) -> u64 {
     len_bytes.unwrap_or(0).saturating_sub(device.total_bytes)
 }
 
+/// The name of a device, as btrfs-progs shows it. A missing one has none.
+pub fn shown_name(device: &DeviceInfo) -> &str {
+    device.name.as_deref().unwrap_or("missing")
+}
+
 /// The purpose of block groups, as btrfs-progs names it.
 pub fn kind_name(kind: SpaceKind) -> &'static str {
     match kind {

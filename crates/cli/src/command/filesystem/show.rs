@@ -74,7 +74,7 @@ impl Show {
         let shown = place.display();
         ensure!(is_mounted || !self.mounted, "{shown}: no directory of a mounted file system");
         ensure!(!is_mounted || !self.all_devices, "{shown}: neither an image file nor a device");
-        self.source.overview(place.as_os_str())
+        self.source.overview_of_present(place.as_os_str())
     }
 
     /// The file system with this uuid or label.
@@ -133,7 +133,9 @@ impl Show {
         writeln!(out, "\tTotal devices {} FS bytes used {used}", devices.len())?;
         for device in &devices {
             let Some(name) = &device.name else {
-                writeln!(out, "\tdevid {:>4} size 0 used 0 path  MISSING", device.id)?;
+                if filesystem.is_mounted() {
+                    writeln!(out, "\tdevid {:>4} size 0 used 0 path  MISSING", device.id)?;
+                }
                 continue;
             };
             let path = real_path(name);
@@ -145,6 +147,9 @@ impl Show {
                 units.show(device.allocated_bytes),
                 path.display(),
             )?;
+        }
+        if !filesystem.is_mounted() && devices.iter().any(|device| device.name.is_none()) {
+            writeln!(out, "\t*** Some devices missing")?;
         }
         writeln!(out)?;
         Ok(())

@@ -7,7 +7,9 @@ use clap::Args;
 use larder::{DeviceInfo, GlobalReserve, Overview, Space, SpaceKind};
 use serde::Serialize;
 
-use super::{DeviceSpace, Shown, kind_name, known_spaces, profile_name, slack, unallocated};
+use super::{
+    DeviceSpace, Shown, kind_name, known_spaces, profile_name, shown_name, slack, unallocated,
+};
 use crate::command::Outcome;
 use crate::global::Global;
 use crate::output::stdout;
@@ -88,7 +90,7 @@ impl Usage {
             rule(),
         ];
         for device in devices {
-            let name = device.name.as_deref().unwrap_or("missing");
+            let name = shown_name(device);
             let here = |space: &Space| {
                 size_or_dash(space.device_bytes.get(&device.id).copied().unwrap_or(0))
             };
@@ -161,7 +163,7 @@ impl Usage {
     }
 
     fn device(&self, out: &mut impl Write, device: &DeviceInfo, bytes: u64) -> io::Result<()> {
-        let name = device.name.as_deref().unwrap_or("missing");
+        let name = shown_name(device);
         writeln!(out, "   {name}\t{:>10}", self.shown.units.show(bytes))
     }
 }
