@@ -1,5 +1,6 @@
 //! Data against its checksums, every copy of it.
 
+use larder_device::DeviceError;
 use larder_format::Logical;
 use larder_volume::MappedRange;
 
@@ -92,11 +93,23 @@ fn check_piece(context: &Context<'_>, piece: &Piece, buf: &mut Vec<u8>) -> u64 {
 }
 
 /// The state of the copies of one sector.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct SectorState {
     is_good_somewhere: bool,
     /// A bit for each copy that is bad.
     bad_copies: u64,
+    /// The copies of these that could not be read, and why.
+    unread: Vec<(usize, DeviceError)>,
+}
+
+impl SectorState {
+    /// What is wrong with a bad copy.
+    fn problem(&self, copy: usize) -> String {
+        match self.unread.iter().find(|(number, _)| *number == copy) {
+            Some((_, error)) => format!("copy {copy} cannot be read: {error}"),
+            None => format!("copy {copy} does not match"),
+        }
+    }
 }
 
 /// Checks every copy of a range that lies in one piece on each device. Returns the bytes read.
@@ -107,7 +120,8 @@ fn check_range(
     buf: &mut Vec<u8>,
 ) -> u64 {
     let sectorsize = context.sectorsize as usize;
-    let mut sectors = vec![SectorState::default(); range.len_bytes as usize / sectorsize];
+    let mut sectors = Vec::new();
+    sectors.resize_with(range.len_bytes as usize / sectorsize, SectorState::default);
     buf.resize(range.len_bytes as usize, 0);
     let (mut verified, mut present) = (0, false);
     for (copy, address) in range.mirrors.iter().enumerate() {
@@ -121,10 +135,11 @@ fn check_range(
         for (number, ((sector, bytes), stored)) in state.zip(stored).enumerate() {
             // One bad sector makes the whole read fail: then each sector is read by itself.
             let at = address.physical.0 + (number * sectorsize) as u64;
-            let is_good = (is_read || device.read_at(bytes, at).is_ok())
-                && context.csum_type.compute(bytes).as_bytes() == stored;
+            let again = if is_read { Ok(()) } else { device.read_at(bytes, at) };
+            let is_good = again.is_ok() && context.csum_type.compute(bytes).as_bytes() == stored;
             sector.is_good_somewhere |= is_good;
             sector.bad_copies |= u64::from(!is_good) << copy;
+            sector.unread.extend(again.err().map(|error| (copy, error)));
         }
     }
     if !present {
@@ -162,14 +177,17 @@ fn check_rebuilt(context: &Context<'_>, range: &MappedRange, wanted: &[u8], buf:
 fn report(context: &Context<'_>, range: &MappedRange, within: u64, sector: &SectorState) {
     let at = Location::logical(range.logical.0 + within);
     if sector.bad_copies != 0 && !sector.is_good_somewhere {
-        let message = format_args!("no copy matches");
-        return context.find(Kind::DataChecksum, at, message);
+        let message = match sector.unread.first() {
+            Some((copy, _)) => format!("no copy matches: {}", sector.problem(*copy)),
+            None => "no copy matches".to_owned(),
+        };
+        return context.find(Kind::DataChecksum, at, format_args!("{message}"));
     }
     for (copy, address) in range.mirrors.iter().enumerate() {
         if sector.bad_copies & (1 << copy) != 0 {
             let at = Location { device: Some(address.devid), ..at };
-            let message = format_args!("copy {copy} does not match");
-            context.find(Kind::DataCopyBad, at.at_physical(address.physical.0 + within), message);
+            let at = at.at_physical(address.physical.0 + within);
+            context.find(Kind::DataCopyBad, at, format_args!("{}", sector.problem(copy)));
         }
     }
 }

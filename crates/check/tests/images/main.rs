@@ -10,3 +10,4 @@ mod located;
 mod patient;
 mod random;
 mod sound;
+mod unread;

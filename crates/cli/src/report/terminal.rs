@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use tracing::Level;
 
 use super::Sink;
+use crate::reason::in_words;
 
 pub(super) struct Terminal;
 
@@ -16,6 +17,6 @@ impl Sink for Terminal {
             Level::INFO => "INFO",
             _ => "DEBUG",
         };
-        writeln!(io::stderr(), "{word}: {text}")
+        writeln!(io::stderr(), "{word}: {}", in_words(text))
     }
 }
