@@ -171,9 +171,11 @@ impl Filesystem {
         (checksum as u16, checksum.size() as u16)
     }
 
-    /// The feature flags: compatible, compatible for reading only, and incompatible ones.
+    /// The feature flags: compatible, compatible for reading only, and incompatible ones. Those that
+    /// a change has added since the file system was opened are among them.
     pub fn feature_bits(&self) -> (u64, u64, u64) {
-        let superblock = self.superblock();
+        let current = self.try_writer().map(|writer| writer.manager().superblock());
+        let superblock = current.as_ref().unwrap_or_else(|| self.superblock());
         let (compat_ro, incompat) = (superblock.compat_ro_flags, superblock.incompat_flags);
         (superblock.compat_flags.get(), compat_ro.get(), incompat.get())
     }

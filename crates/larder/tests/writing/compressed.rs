@@ -115,6 +115,8 @@ fn data_is_compressed_as_was_asked_for() {
         let dump = features(&fs, &image);
         let flag = ["", "COMPRESS_LZO", "COMPRESS_ZSTD"][number];
         assert!(dump.contains(flag), "{algorithm}: {dump}");
+        let shown = format!("incompat_flags\t\t{:#x}", fs.feature_bits().2);
+        assert!(dump.contains(&shown), "{shown}: {dump}");
         drop((root, fs));
         check(&image, algorithm);
         let mount = image.mount("ro");
