@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::ensure;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use larder_check::Report;
+use larder_format::superblock::OFFSETS;
 use larder_volume::{OpenOptions, Volume};
 
 use super::open_volume;
@@ -60,6 +61,12 @@ pub struct Check {
     /// Show progress (always so on a terminal)
     #[arg(short, long, overrides_with = "quiet")]
     progress: bool,
+    /// Start at this copy of the superblock; at the newest sound one unless given
+    #[arg(short, long = "super", value_name = "COPY", value_parser = parse_copy)]
+    superblock: Option<usize>,
+    /// How btrfs-progs would read the trees; both are the same here, and take little memory
+    #[arg(long, value_enum)]
+    mode: Option<Mode>,
     /// How to write the findings
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -77,6 +84,20 @@ pub struct Check {
     /// The image files or block devices of one file system, or a directory of a mount of larder
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
+}
+
+/// The modes of btrfs-progs.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Mode {
+    #[value(alias = "orig")]
+    Original,
+    Lowmem,
+}
+
+/// Reads the number of a copy of the superblock.
+fn parse_copy(text: &str) -> Result<usize, String> {
+    let copy = text.parse().ok().filter(|copy| *copy < OFFSETS.len());
+    copy.ok_or_else(|| format!("'{text}' is not 0, 1 or 2"))
 }
 
 impl Check {
@@ -116,7 +137,12 @@ impl Check {
             } else {
                 expect_no_writer(&located)?;
             }
-            return checking.check(&open_volume(&devices, place, self.degraded)?, None);
+            let options = OpenOptions {
+                degraded: self.degraded,
+                superblock_copy: self.superblock,
+                ..OpenOptions::default()
+            };
+            return checking.check(&open_volume(&devices, place, &options)?, None);
         };
         let state = keep_state(path)?;
         let options = OpenOptions { degraded: true, ..OpenOptions::default() };
@@ -134,8 +160,8 @@ impl Check {
             return Ok(None);
         }
         ensure!(
-            !self.degraded && !self.place.is_given(),
-            "{}: is a directory; --degraded, --partition and --offset are for images",
+            !self.degraded && !self.place.is_given() && self.superblock.is_none(),
+            "{}: is a directory; --super, --degraded, --partition and --offset are for images",
             path.display()
         );
         Ok(Some(path))

@@ -233,12 +233,11 @@ impl Command {
 }
 
 /// Opens the file system at `place` of `paths`, which are all its devices, for reading.
-fn open_volume(paths: &[PathBuf], place: Place, degraded: bool) -> anyhow::Result<Volume> {
+fn open_volume(paths: &[PathBuf], place: Place, options: &OpenOptions) -> anyhow::Result<Volume> {
     wait_for_ending_servers(&located(paths, place));
     let devices = paths.iter().map(|path| larder_image::open(path, Access::ReadOnly, place));
     let devices = devices.collect::<Result<Vec<_>, _>>()?;
-    let options = OpenOptions { degraded, ..OpenOptions::default() };
-    Ok(Volume::open(devices, &options)?)
+    Ok(Volume::open(devices, options)?)
 }
 
 #[cfg(test)]

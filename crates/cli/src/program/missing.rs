@@ -51,15 +51,13 @@ const fn refused(path: &'static str, option: &'static str, reason: &'static str)
 
 const REPAIRS_NOTHING: &str = "check repairs nothing";
 const NO_QUOTA: &str = "quota groups cannot be changed yet";
-const ONE_START: &str = "check always starts at the newest superblock";
+const ONE_START: &str = "check starts at the roots in a superblock, which --super chooses";
 
 const OPTIONS: &[Refused] = &[
-    refused("check", "-s|--super N", ONE_START),
     refused("check", "-b|--backup", ONE_START),
     refused("check", "-r|--tree-root ADDRESS", ONE_START),
     refused("check", "--chunk-root ADDRESS", ONE_START),
     refused("check", "--repair", REPAIRS_NOTHING),
-    refused("check", "--mode MODE", "there is one way to check, which takes little memory"),
     refused("check", "--init-csum-tree", REPAIRS_NOTHING),
     refused("check", "--init-extent-tree", REPAIRS_NOTHING),
     refused("check", "--clear-space-cache VERSION", REPAIRS_NOTHING),

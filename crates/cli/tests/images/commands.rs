@@ -11,7 +11,7 @@ use std::slice::from_ref;
 
 use larder_testkit::content::Content;
 use larder_testkit::manifest::{Body, Entry, Manifest, Timestamp, assert_same};
-use larder_testkit::{ImageSpec, KernelImage, KernelMount, Profile, Scratch, oracle};
+use larder_testkit::{ImageSpec, KernelImage, KernelMount, Profile, Scratch, damage, oracle};
 
 use crate::support::{larder, succeed};
 
@@ -273,6 +273,25 @@ fn new_images_are_clean_and_damaged_ones_are_not() {
         .stdout(writer)
         .status();
     assert_eq!(unread.expect("runs").code(), Some(1), "also if nobody reads what was found");
+}
+
+/// As `btrfs check` has them: a copy of the superblock to start at, and modes.
+#[test]
+fn a_check_starts_where_it_is_told() {
+    let image = small_image();
+    let path = &image.devices()[0];
+    let check = |option: &str| larder([OsStr::new("check"), option.as_ref(), path.as_os_str()]);
+    for option in ["--mode=lowmem", "--mode=original", "-s1", "--super=0"] {
+        stdout(&check(option));
+    }
+    for option in ["--mode=fast", "-s3", "-sfirst"] {
+        assert_eq!(check(option).status.code(), Some(2), "{option}");
+    }
+    damage::zero_superblock(path, 0).expect("it is zeroed");
+    assert_eq!(check("-s0").status.code(), Some(2), "nothing is there");
+    let of_copy = check("-s1");
+    assert_eq!(of_copy.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&of_copy.stdout).contains("superblock"));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use clap::Args;
 use larder_format::item::RootItem;
 use larder_format::superblock::{BackupRoot, Superblock};
 use larder_format::{ItemType, Key, Logical, objectid};
+use larder_volume::OpenOptions;
 
 use super::tree_name;
 use super::tree_walk::{BlockPointer, Order, TreeWalk};
@@ -95,7 +96,8 @@ impl DumpTree {
     pub fn run(self) -> Outcome {
         let place = self.place.place();
         let devices = devices::all(&self.devices, place, self.degraded || self.noscan)?;
-        let volume = open_volume(&devices, place, self.degraded)?;
+        let options = OpenOptions { degraded: self.degraded, ..OpenOptions::default() };
+        let volume = open_volume(&devices, place, &options)?;
         let style = NodeStyle {
             hide_names: self.hide_names,
             header_checksums: self.csum_headers,

@@ -10,7 +10,7 @@ use clap::Args;
 use larder_format::item::{FileExtent, RootItem};
 use larder_format::node::MAX_LEVELS;
 use larder_format::{ItemType, Node, objectid};
-use larder_volume::Volume;
+use larder_volume::{OpenOptions, Volume};
 use serde::Serialize;
 
 use super::dump_tree::root_tree;
@@ -58,7 +58,7 @@ impl TreeStats {
         let place = self.place.place();
         let devices = devices::all(&self.devices, place, false)?;
         warn_if_in_use(&located(&devices, place));
-        let volume = open_volume(&devices, place, false)?;
+        let volume = open_volume(&devices, place, &OpenOptions::default())?;
         let walk = TreeWalk::new(&volume, NodeStyle::of(&volume), Order::DepthFirst);
         let units = if self.raw { Units::raw() } else { Units::default() };
         let mut objects = Vec::new();
