@@ -14,6 +14,7 @@ use super::label;
 use crate::command::{Outcome, exit_code};
 use crate::devices::is_name;
 use crate::global::Global;
+use crate::message;
 use crate::operand::parse_uuid;
 use crate::output::stdout;
 use crate::present::{self, Mounted};
@@ -115,7 +116,7 @@ impl Show {
             match devices.and_then(|paths| OpenOptions::new().degraded(true).open(paths)) {
                 Ok(filesystem) => filesystems.push(Box::new(filesystem)),
                 Err(error) => {
-                    eprintln!("ERROR: UUID={uuid}: {error}");
+                    eprintln!("ERROR: {}", message(&error.into()));
                     failures += 1;
                 }
             }
