@@ -1,13 +1,13 @@
-//! The file systems of this machine: those that are mounted, and those on block devices.
+//! The file systems that are mounted on this machine.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
-use larder::{MountedFilesystem, Overview, Uuid, find_filesystems, uuid_of};
+use larder::{MountedFilesystem, Overview, Uuid, uuid_of};
 use larder_device::{InUse, in_use};
 use larder_fuse::usage::MountTable;
 
@@ -45,11 +45,6 @@ fn open_soon(path: &Path) -> Option<Mounted> {
         eprintln!("WARNING: {}: does not answer, and is left out", path.display());
         None
     })
-}
-
-/// The devices of all that are on block devices and that this user may read.
-pub fn on_devices() -> BTreeMap<Uuid, larder::Result<Vec<PathBuf>>> {
-    find_filesystems()
 }
 
 /// The mount of the file system on the image file or device at `path`, if there is one that this

@@ -18,7 +18,6 @@ use crate::kept::{check_not_ended, keep_state};
 use crate::output::stdout;
 use crate::place::{PlaceOptions, located};
 use crate::program::Program;
-use crate::reason::in_words;
 use crate::source::{expect_no_writer, warn_if_in_use};
 use crate::{is_broken_pipe, message};
 
@@ -170,7 +169,7 @@ impl Check {
     fn write(&self, report: &Report) -> anyhow::Result<()> {
         let mut out = io::BufWriter::new(stdout());
         match self.format {
-            Format::Text => write!(out, "{}", in_words(&report.to_string()))?,
+            Format::Text => write!(out, "{report}")?,
             Format::Json => {
                 serde_json::to_writer_pretty(&mut out, report)?;
                 writeln!(out)?;

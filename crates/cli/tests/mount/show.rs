@@ -137,6 +137,20 @@ fn names_that_nothing_has_are_errors() {
     }
 }
 
+#[test]
+fn all_with_a_label_are_shown() {
+    let image = || KernelImage::empty(&ImageSpec::new("show-twins").label("twins-of-bread"));
+    let images = [image(), image()];
+    let uuids = images.each_ref().map(uuid_of);
+    let _devices = images.each_ref().map(|image| LoopDevice::attach(&image.devices()[0]));
+    for uuid in &uuids {
+        let words = "filesystem show twins-of-bread";
+        let seen = part_of(larder(), words, uuid);
+        assert!(seen.is_some(), "{uuid}");
+        assert_eq!(seen, part_of(btrfs(), words, uuid));
+    }
+}
+
 /// A mount knows what no commit has written to the image yet.
 #[test]
 fn an_image_that_is_mounted_is_shown_by_its_mount() {

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use clap::Args;
-use larder::{DeviceInfo, OpenOptions, Overview, Uuid};
+use larder::{DeviceInfo, OpenOptions, Overview, Uuid, find_filesystems};
 use larder_objects::is_url;
 use serde::Serialize;
 
@@ -55,7 +55,7 @@ impl Show {
     pub fn run(self, global: &Global) -> Outcome {
         let (filesystems, failures) = match &self.operand {
             Some(operand) if names_place(operand) => (vec![self.at(operand)?], 0),
-            Some(operand) => (vec![self.named(operand)?], 0),
+            Some(operand) => (self.named(operand)?, 0),
             None => self.all()?,
         };
         let mut out = stdout();
@@ -78,27 +78,27 @@ impl Show {
         self.source.overview_of_present(place.as_os_str())
     }
 
-    /// The file system with this uuid or label.
-    fn named(&self, name: &Path) -> anyhow::Result<Box<dyn Overview>> {
-        let (filesystems, _) = self.all()?;
+    /// The file system with this uuid, or those with this label.
+    fn named(&self, name: &Path) -> anyhow::Result<Vec<Box<dyn Overview>>> {
+        let (mut filesystems, _) = self.all()?;
         let uuid = name.to_str().and_then(|text| parse_uuid(text).ok());
         let is_it = |filesystem: &dyn Overview| {
             let is_its_uuid = || uuid.is_some() && filesystem.uuid().ok() == uuid;
             is_its_uuid() || filesystem.label().is_ok_and(|label| label == name.as_os_str())
         };
-        let found = filesystems.into_iter().find(|filesystem| is_it(&**filesystem));
-        found.with_context(|| {
-            format!(
-                "{}: neither a file or device, nor the uuid or label of a file system that is \
-                 mounted or on a block device",
-                name.display()
-            )
-        })
+        filesystems.retain(|filesystem| is_it(&**filesystem));
+        ensure!(
+            !filesystems.is_empty(),
+            "{}: neither a file or device, nor the uuid or label of a file system that is mounted \
+             or on a block device",
+            name.display()
+        );
+        Ok(filesystems)
     }
 
     /// All file systems that are wanted, and how many could not be opened.
     fn all(&self) -> anyhow::Result<(Vec<Box<dyn Overview>>, usize)> {
-        let on_devices = if self.mounted { BTreeMap::new() } else { present::on_devices() };
+        let on_devices = if self.mounted { BTreeMap::new() } else { find_filesystems() };
         let mounted = present::mounted()?;
         let uuids: BTreeSet<Uuid> = mounted.iter().map(|mounted| mounted.uuid).collect();
         let is_wanted = |uuid: &Uuid| !self.all_devices || on_devices.contains_key(uuid);
