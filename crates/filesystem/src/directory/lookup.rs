@@ -36,12 +36,28 @@ impl Directory {
             return self.subvolume().inode(directory)?.into_directory();
         }
         if !self.is_subvolume_root() {
-            let (_, link) = self.subvolume().directory_link(self.number())?;
-            return self.subvolume().inode(link.parent)?.into_directory();
+            return self.while_unchanged(|| {
+                self.subvolume().inode(self.own_link()?.parent)?.into_directory()
+            });
         }
         let Some(name) = self.subvolume().name()? else { return Ok(self.clone()) };
         let subvolume = self.subvolume().filesystem().subvolume_by_id(name.parent)?;
         subvolume.inode(name.directory)?.into_directory()
+    }
+
+    /// The name of this directory, which is no root of a subvolume. The caller has locked it.
+    ///
+    /// # Errors
+    /// `ENOENT` if it was removed.
+    fn own_link(&self) -> Result<Link> {
+        match self.subvolume().settled_link(self.number()) {
+            Err(Error::MissingItem { .. })
+                if self.try_live_inode().is_some_and(|live| live.is_unlinked()) =>
+            {
+                Err(Error::NotFound)
+            }
+            found => found.map(|(_, link)| link),
+        }
     }
 
     fn find_at(&self, path: &Path, follow_last: bool) -> Result<Inode> {
@@ -78,11 +94,15 @@ impl Directory {
     /// The inode of an entry of this directory.
     pub(super) fn open_entry(&self, entry: &DirEntry) -> Result<Inode> {
         let opened = self.while_unchanged(|| {
-            // The entry may have been renamed or removed since it was listed.
-            if self.try_live_inode().is_some() && self.find(&entry.name)? != Some(entry.target) {
+            if self.try_live_inode().is_none() {
+                return self.open_target(entry.target, &entry.name, Some(entry.index));
+            }
+            // The entry may have been renamed or removed since it was listed. If it has come back, it
+            // has another index.
+            if self.find(&entry.name)? != Some(entry.target) {
                 return Err(Error::NotFound);
             }
-            self.open_target(entry.target, &entry.name, Some(entry.index))
+            self.open_target(entry.target, &entry.name, None)
         });
         Ok(opened?.owned_as(self))
     }
@@ -125,16 +145,27 @@ impl Directory {
         }
     }
 
-    /// Checks that the reference of the directory names this entry and no other.
+    /// Whether it is named `name` in the directory `parent` of its subvolume. The caller has locked
+    /// it, or does not mind if it is moved meanwhile.
+    pub(super) fn is_named(&self, parent: u64, name: &[u8]) -> Result<bool> {
+        let is_it = |link: &Link| (link.parent, link.name.as_bytes()) == (parent, name);
+        match self.try_live_inode().and_then(|live| live.is_named(is_it)) {
+            Some(is_named) => Ok(is_named),
+            None => Ok(is_it(&self.own_link()?)),
+        }
+    }
+
+    /// Checks that the reference of the directory names this entry and no other. The caller has
+    /// locked the directory of the entry.
     fn check_named_by(&self, parent: u64, name: &[u8], index: Option<u64>) -> Result<()> {
         let is_its = |link: &Link| {
             (link.parent, link.name.as_bytes()) == (parent, name)
                 && index.is_none_or(|index| index == link.index)
         };
-        if self.try_live_inode().is_some_and(|live| live.is_named(is_its)) {
+        if self.try_live_inode().and_then(|live| live.is_named(is_its)) == Some(true) {
             return Ok(());
         }
-        let (key, link) = self.subvolume().directory_link(self.number())?;
+        let (key, link) = self.subvolume().settled_link(self.number())?;
         if self.number() != objectid::FIRST_FREE && is_its(&link) {
             if let Some(live) = self.try_live_inode() {
                 live.set_name(Some(link));

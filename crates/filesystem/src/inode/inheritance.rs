@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::inode::handle::Inode;
 use crate::inode::inherited::Inherited;
 use crate::inode::live::InodeState;
+use crate::inode::new::NewInode;
 use crate::xattr::acl;
 use crate::xattr::acl::Acl;
 use crate::xattr::property::{COMPRESSION, inheritable};
@@ -42,14 +43,15 @@ pub(crate) fn inherited(directory: &Inode, state: &mut InodeState) -> Result<Arc
 }
 
 /// What a new subvolume inherits from this directory, whose state is `state`. The default ACL
-/// limits the permissions of its root, and is not passed on. The compression property comes from
+/// limits the permissions that the umask leaves to its root, and is not passed on. The compression property comes from
 /// the root of the subvolume around it.
 pub(crate) fn inherited_by_subvolume(
     directory: &Inode,
     state: &mut InodeState,
-    permissions: u32,
+    new: &NewInode,
 ) -> Result<(u32, Option<&'static [u8]>)> {
     let inherited = inherited(directory, state)?;
+    let permissions = new.mode & 0o7777 & !(new.umask & PERMISSIONS);
     let permissions = match &inherited.default_acl {
         None => permissions,
         Some(default) => {

@@ -180,9 +180,9 @@ impl LiveInode {
         self.opens.is_unlinked()
     }
 
-    /// Whether its name is known, and `is_its` accepts it.
-    pub(crate) fn is_named(&self, is_its: impl FnOnce(&Link) -> bool) -> bool {
-        self.name.lock().as_ref().is_some_and(is_its)
+    /// Whether `is_its` accepts its name; `None` if the name is not known.
+    pub(crate) fn is_named(&self, is_its: impl FnOnce(&Link) -> bool) -> Option<bool> {
+        self.name.lock().as_ref().map(is_its)
     }
 
     /// Notes its name, or that it changes. The state of the directory that has the name is locked.

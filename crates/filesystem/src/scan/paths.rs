@@ -15,6 +15,9 @@ use crate::subvolume::handle::Subvolume;
 /// The most names that are cached; then all are dropped.
 const MOST_NAMES: usize = 1 << 16;
 
+/// How often a path is looked for again while directories move.
+const MOST_TRIES: usize = 8;
+
 /// The paths of the inodes of a scan. Each thread has its own.
 #[derive(Debug)]
 pub struct Paths {
@@ -34,7 +37,17 @@ impl Paths {
     #[doc(hidden)]
     pub fn directory(&mut self, number: u64) -> Result<&[u8]> {
         if self.last.0 != number {
-            self.last = (number, self.walk_up(number)?);
+            let mut path = self.walk_up(number);
+            // Directories that are moved meanwhile can look like a loop, and their names are stale.
+            let is_live = self.subvolume.try_live().is_some();
+            for _ in 0..if is_live { MOST_TRIES } else { 0 } {
+                if path.is_ok() {
+                    break;
+                }
+                self.names.clear();
+                path = self.walk_up(number);
+            }
+            self.last = (number, path?);
         }
         Ok(&self.last.1)
     }

@@ -56,8 +56,8 @@ pub enum SnapshotKind {
 
 impl Directory {
     /// Creates an empty subvolume named `name` in this directory. Its root gets the owner and
-    /// permissions in `root`, as far as a default ACL of this directory allows. It is durable when
-    /// this returns.
+    /// permissions in `root`, as far as the umask and a default ACL of this directory allow. It is
+    /// durable when this returns.
     ///
     /// # Errors
     /// As [`create_child`](Self::create_child).
@@ -74,7 +74,7 @@ impl Directory {
         self.subvolume().live()?.check_not_deleted()?;
         state.check_may_name()?;
         self.names().check_free(self.number(), name)?;
-        let (mode, compression) = inherited_by_subvolume(self, state, root.mode & 0o7777)?;
+        let (mode, compression) = inherited_by_subvolume(self, state, root)?;
         let root = NewInode { mode, ..*root };
         let id = writer.ids.next_subvolume(&subvolumes, writer.manager.trees().root())?;
         let uuid = Uuid::new_v4();

@@ -141,8 +141,23 @@ impl Subvolume {
         self.filesystem().core().subvolume_name(self.id())
     }
 
-    /// The only name of a directory that is not the root, and the key of the reference.
+    /// The name of the directory `inode`, with the key of its item. While the name changes, it is
+    /// the one before or the one after.
+    ///
+    /// # Errors
+    /// `ENOENT` if the directory was removed; `EUCLEAN` if it has no name.
     pub(crate) fn directory_link(&self, inode: u64) -> Result<(Key, Link)> {
+        match self.settled_link(inode) {
+            Err(missing @ Error::MissingItem { .. }) => match self.inode(inode)?.try_live_inode() {
+                Some(live) => live.while_locked(|| self.settled_link(inode)),
+                None => Err(missing),
+            },
+            found => found,
+        }
+    }
+
+    /// The same while no thread changes the name: the caller has locked the directory.
+    pub(crate) fn settled_link(&self, inode: u64) -> Result<(Key, Link)> {
         let key = |parent| Key::new(inode, ItemType::INODE_REF, parent);
         let mut items = self.view().range(key(0)..=key(u64::MAX), Readahead::None);
         let missing = Error::MissingItem { tree: self.id(), key: key(0) };
