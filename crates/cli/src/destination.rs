@@ -63,7 +63,7 @@ pub trait Destination {
     fn set_len(&mut self, path: &Path, len_bytes: u64) -> anyhow::Result<()>;
     /// The directory in which paths start, by subvolume and number, if files can share data with
     /// those in the file system of `inode`.
-    fn start_beside(&self, _inode: BorrowedFd<'_>) -> Option<(u64, u64)> {
+    fn start_beside(&mut self, _inode: BorrowedFd<'_>) -> Option<(u64, u64)> {
         None
     }
     /// Gives the file that was made last the content of `original`, and shares it.
@@ -205,7 +205,7 @@ impl Destination for Mapped<'_> {
         self.place.set_len(path, len_bytes)
     }
 
-    fn start_beside(&self, inode: BorrowedFd<'_>) -> Option<(u64, u64)> {
+    fn start_beside(&mut self, inode: BorrowedFd<'_>) -> Option<(u64, u64)> {
         self.place.start_beside(inode)
     }
 

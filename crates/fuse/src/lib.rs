@@ -61,7 +61,7 @@ mod transport;
 pub mod usage;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use options::{AccessTimes, MountOptions, ServerOptions};
 pub use server::{FurtherMount, ReadFurther, ReadOptions, Server, Settings};
@@ -98,7 +98,7 @@ impl Mount {
     fn of(mounted: Mounted, server: Server, options: &MountOptions) -> Self {
         let Mounted { device, superblock, sync, number } = mounted;
         let transport = DevFuse::new(device, options, Limits::of(server.options()));
-        let server = Exchange::new(server, options.read_only, superblock);
+        let server = Exchange::new(server, options.read_only, superblock, number);
         Self { server, transport, sync, number }
     }
 
@@ -129,15 +129,16 @@ impl Mount {
     }
 
     /// Lets root, and the user who runs the server, change mount options while it is mounted, and
-    /// lets root mount it in further places. `read` and `read_further` are called with all lists of
-    /// options: `said` and that of each remount.
+    /// lets root mount it in further places: a client that has one of `devices` open. `read` and
+    /// `read_further` are called with all lists of options: `said` and that of each remount.
     pub fn configure(
         &self,
+        devices: &[PathBuf],
         said: Vec<String>,
         read: Box<ReadOptions>,
         read_further: Box<ReadFurther>,
     ) {
-        self.server.configure(said, read, read_further);
+        self.server.configure(devices, said, read, read_further);
     }
 
     /// Makes all changes durable.

@@ -15,10 +15,10 @@
 //!   mount in an [envelope](abi::Envelope): a request of Larder's own. It comes through an open file,
 //!   from any user, and the server checks the caller's permissions.
 //! - A stream needs more than one message and one answer, and takes hours. It goes over a
-//!   [`channel`]: an ioctl returns the abstract name of a socket and the id of this inode, and over
-//!   the socket go frames of at most 1 MiB. A channel is only for root and the user who runs the
-//!   server, and occupies no request of the kernel's. It names inodes by subvolume and number. No
-//!   descriptors are passed: a server that used one of its own mount would wait for itself.
+//!   [`channel`]: ioctls return the abstract name of a socket and a [token](channel::Token) for this
+//!   inode, and over the socket go frames of at most 1 MiB. A channel is only for root and the user
+//!   who runs the server, and occupies no request of the kernel's. No descriptors of the mount are
+//!   passed: a server that used one would wait for itself.
 //!
 //! # Invariants
 //! - Each request is called with a structure of the size in its number. Structures consist of plain

@@ -12,6 +12,7 @@ use crate::abi::{
     SNAP_CREATE_V2, SNAP_DESTROY, SNAP_DESTROY_V2, SUBVOL_CREATE, SUBVOL_GETFLAGS, SUBVOL_RDONLY,
     SUBVOL_SETFLAGS, SUBVOL_SPEC_BY_ID, SubvolInfoArgs, VolArgs, VolArgsV2,
 };
+use crate::channel::{self, Token};
 use crate::{call, invalid};
 
 /// The number of a subvolume's root (`BTRFS_FIRST_FREE_OBJECTID`).
@@ -55,7 +56,8 @@ pub fn create_snapshot(
     call::read::<SUBVOL_GETFLAGS, u64>(&source)?;
     // Sends a FUSE server the kernel's dirty data.
     syncfs(&source)?;
-    args.fd = i64::try_from(subvolume_id(source)?).map_err(|_| invalid("the id of a subvolume"))?;
+    let Token { words } = channel::token(source)?;
+    args.unused[..words.len()].copy_from_slice(&words);
     call::in_envelope(directory, SNAP_CREATE_V2, args.as_mut_bytes())
 }
 

@@ -224,7 +224,7 @@ impl Destination for OntoMount {
         self.make(&Command::Truncate { path: bytes(path), size: len_bytes })
     }
 
-    fn start_beside(&self, inode: BorrowedFd<'_>) -> Option<(u64, u64)> {
+    fn start_beside(&mut self, inode: BorrowedFd<'_>) -> Option<(u64, u64)> {
         self.changes.directory_beside(inode)
     }
 

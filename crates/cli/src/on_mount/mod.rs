@@ -118,7 +118,7 @@ impl OnMount {
     }
 
     /// See [`MountedChanges::directory_beside`].
-    pub fn directory_beside(&self, inode: BorrowedFd<'_>) -> Option<(u64, u64)> {
+    pub fn directory_beside(&mut self, inode: BorrowedFd<'_>) -> Option<(u64, u64)> {
         self.changes.directory_beside(inode).ok().flatten()
     }
 

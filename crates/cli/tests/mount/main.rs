@@ -46,4 +46,5 @@ mod subvolumes;
 mod support;
 mod sync;
 mod trace;
+mod trust;
 mod users;

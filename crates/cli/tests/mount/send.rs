@@ -350,22 +350,23 @@ fn hostile_clients_do_no_harm() {
         assert!(is_closed(socket), "{bytes:?}");
     }
     // Well-formed requests without a meaning are answered.
-    let (mut channel_, node) = channel(mounted.path());
-    let (_, one) = channel(mounted.join("one"));
-    let good = SendRequest { version: 1, snapshot: one.subvolume, ..SendRequest::default() };
+    let (mut channel_, _) = channel(mounted.join("one"));
+    let good = SendRequest { version: 1, ..SendRequest::default() };
     for bad in [
         SendRequest { version: 4, ..good.clone() },
         SendRequest { version: u64::MAX, ..good.clone() },
-        SendRequest { snapshot: 0, ..good.clone() },
-        SendRequest { snapshot: node.subvolume, ..good.clone() },
-        SendRequest { snapshot: u64::MAX, ..good.clone() },
         SendRequest { parent: Some(3), ..good.clone() },
         SendRequest { clone_sources: vec![7; 4096], ..good.clone() },
     ] {
         let error = channel_.call(&Request::Send(bad), &mut |_, _| Ok(())).unwrap_err();
         assert!(!error.to_string().is_empty());
     }
-    channel_.call(&Request::Send(good), &mut |_, _| Ok(())).unwrap();
+    channel_.call(&Request::Send(good.clone()), &mut |_, _| Ok(())).unwrap();
+    for no_snapshot in ["", "work", "one/a"] {
+        let (mut other, _) = channel(mounted.join(no_snapshot));
+        let refused = other.call(&Request::Send(good.clone()), &mut |_, _| Ok(()));
+        assert!(!refused.unwrap_err().to_string().is_empty());
+    }
     // Many that say nothing, and one that is cut short.
     let idle: Vec<Channel> = (0..100).map(|_| channel(mounted.path()).0).collect();
     frame::write(idle[0].socket(), Kind::Send, &[0; 16]).unwrap();

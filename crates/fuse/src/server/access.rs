@@ -1,13 +1,18 @@
 //! Permissions that the kernel leaves to the server: those of ioctls, which it passes on unchecked,
-//! and the rights that a file loses when a caller changes it.
+//! of what clients of the channel ask for, and the rights that a file loses when a caller changes it.
+//!
+//! # Invariants
+//! - A caller may more than modes and ACLs allow by a capability, never by being root. Each
+//!   privileged operation names the capability that the kernel's btrfs asks for.
+//! - An inode whose owner or group is not shown is subject to no capability.
 
-use std::fs;
-
-use larder::{ErrorKind, Inode, Metadata};
+use larder::{ErrorKind, FileType, Inode, Metadata};
 use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
 
 use super::call::{Outcome, failed};
 use super::owners::Owners;
+use super::thread::Thread;
 use crate::protocol::abi::ShownId;
 
 /// The bits of a permission, in the place of those for others in a mode.
@@ -37,40 +42,63 @@ mod tag {
 pub(super) struct Caller<'s> {
     pub(super) uid: ShownId,
     pub(super) gid: ShownId,
-    /// The calling thread.
-    pub(super) pid: u32,
-    /// Whether the caller may do everything.
-    pub(super) is_privileged: bool,
+    pub(super) thread: &'s Thread,
+    /// Whether the caller may do by ioctls what root may: if this is so, and the thread is in the
+    /// user namespace of the server.
+    pub(super) runs_server: bool,
     pub(super) owners: &'s Owners,
 }
 
-/// Whether a user may do everything: root, and the `owner`, who runs the server.
-pub(super) fn is_privileged(uid: ShownId, owner: ShownId) -> bool {
-    uid == ShownId::ROOT || uid == owner
+/// Whether `uid` is a user other than root who runs the server as `owner`, and so could do anything
+/// with the file system without it.
+pub(super) fn runs_server(uid: ShownId, owner: ShownId) -> bool {
+    uid == owner && owner != ShownId::ROOT
 }
 
 impl Caller<'_> {
+    /// What lets a caller do everything that root may do with a file system.
+    pub(super) const EVERYTHING: CapabilitySet = CapabilitySet::CHOWN
+        .union(CapabilitySet::DAC_OVERRIDE)
+        .union(CapabilitySet::DAC_READ_SEARCH)
+        .union(CapabilitySet::FOWNER)
+        .union(CapabilitySet::FSETID)
+        .union(CapabilitySet::LINUX_IMMUTABLE)
+        .union(CapabilitySet::MKNOD)
+        .union(CapabilitySet::SETFCAP)
+        .union(CapabilitySet::SYS_ADMIN);
+
     /// The user and the group to store for a new inode of the caller.
     pub(super) fn stored_ids(&self) -> Result<(u32, u32), Errno> {
         Ok((self.owners.stored_user(self.uid)?, self.owners.stored_group(self.gid)?))
     }
 
-    /// Refuses all callers except root and the user who runs the server.
-    pub(super) fn check_privileged(&self) -> Outcome {
-        if self.is_privileged { Ok(()) } else { Err(Errno::PERM) }
+    /// Whether the caller may do what `capability` allows.
+    pub(super) fn may(&self, capability: CapabilitySet) -> bool {
+        self.runs_server && self.thread.is_in_namespace()
+            || self.thread.capabilities().contains(capability)
+    }
+
+    /// Whether no permission restricts the caller.
+    pub(super) fn may_everything(&self) -> bool {
+        self.may(Self::EVERYTHING)
+    }
+
+    /// Refuses callers without `capability`.
+    pub(super) fn check_may(&self, capability: CapabilitySet) -> Outcome {
+        if self.may(capability) { Ok(()) } else { Err(Errno::PERM) }
     }
 
     /// Refuses callers that do not own `inode`.
     pub(super) fn check_owner(&self, inode: &Inode) -> Outcome {
         let metadata = inode.metadata();
-        let may = self.owns(&metadata) || self.may_everything_with(&metadata);
+        let may = self.owns(&metadata) || self.may_with(&metadata, CapabilitySet::FOWNER);
         if may { Ok(()) } else { Err(Errno::PERM) }
     }
 
     /// Refuses what the mode of an inode, or its ACL, does not allow.
     pub(super) fn check_access(&self, inode: &Inode, wanted: u32) -> Outcome {
         let metadata = inode.metadata();
-        if self.may_everything_with(&metadata) {
+        if self.may_access_any(&metadata, wanted) {
             return Ok(());
         }
         if wanted & WRITE != 0 && !self.owners.has(&metadata) {
@@ -95,40 +123,50 @@ impl Caller<'_> {
         if !self.owners.has(&child) {
             return Err(Errno::OVERFLOW);
         }
-        let owns = self.owns(&metadata) || self.owns(&child);
-        let stays = metadata.mode & STICKY != 0 && !owns && !self.is_privileged;
+        let owns = || self.owns(&metadata) || self.owns(&child);
+        let stays = metadata.mode & STICKY != 0 && !owns() && !self.may(CapabilitySet::FOWNER);
         if stays { Err(Errno::PERM) } else { Ok(()) }
     }
 
     /// Takes setuid, setgid and capabilities from a file that the caller changes.
     pub(super) fn drop_privileges(&self, inode: &Inode) -> Outcome {
-        inode.drop_privileges(self.is_in_group_of(inode)).map_err(failed)
+        let keeps_set_gid = inode.metadata().mode & SET_GID == 0 || self.keeps_set_gid_of(inode);
+        inode.drop_privileges(keeps_set_gid).map_err(failed)
     }
 
     /// Whether a file loses setuid or setgid when the caller changes it.
     pub(super) fn loses_set_id_bits(&self, inode: &Inode) -> bool {
         let has = |bits| inode.metadata().mode & bits == bits;
-        has(SET_UID) || has(SET_GID) && (has(RUN_BY_GROUP) || !self.is_in_group_of(inode))
+        has(SET_UID) || has(SET_GID) && (has(RUN_BY_GROUP) || !self.keeps_set_gid_of(inode))
     }
 
-    /// Whether the caller is in the group of a file, or root.
-    pub(super) fn is_in_group_of(&self, inode: &Inode) -> bool {
-        self.is_in_group(inode.metadata().gid)
+    /// Whether a file may have setgid after the caller changed it.
+    pub(super) fn keeps_set_gid_of(&self, inode: &Inode) -> bool {
+        let metadata = inode.metadata();
+        self.is_in_group(metadata.gid) || self.may_with(&metadata, CapabilitySet::FSETID)
     }
 
-    /// Whether the caller is in a group that is stored, or root.
+    /// Whether the caller is in a group that is stored.
     pub(super) fn is_in_group(&self, gid: u32) -> bool {
         let Some(group) = self.owners.shown_group(gid) else { return false };
-        self.uid == ShownId::ROOT || Credentials::of(self).groups.contains(&group)
+        self.gid == group || self.thread.groups().contains(&group)
     }
 
     fn owns(&self, metadata: &Metadata) -> bool {
         self.owners.shown_user(metadata.uid) == Some(self.uid)
     }
 
-    /// Whether the caller may do everything with an inode.
-    fn may_everything_with(&self, metadata: &Metadata) -> bool {
-        self.is_privileged && self.owners.has(metadata)
+    /// Whether the caller may do with an inode what `capability` allows.
+    pub(super) fn may_with(&self, metadata: &Metadata, capability: CapabilitySet) -> bool {
+        self.owners.has(metadata) && self.may(capability)
+    }
+
+    /// Whether a capability allows the access, whatever mode and ACL say.
+    fn may_access_any(&self, metadata: &Metadata, wanted: u32) -> bool {
+        let searches = metadata.file_type == FileType::Directory && wanted & WRITE == 0;
+        self.may_with(metadata, CapabilitySet::DAC_OVERRIDE)
+            || (searches || wanted == READ)
+                && self.may_with(metadata, CapabilitySet::DAC_READ_SEARCH)
     }
 }
 
@@ -155,7 +193,7 @@ impl Classes {
 
 impl Credentials {
     fn of(caller: &Caller<'_>) -> Self {
-        let mut groups = supplementary_groups(caller.pid).unwrap_or_default();
+        let mut groups = caller.thread.groups().to_vec();
         groups.push(caller.gid);
         Self { uid: caller.uid, groups }
     }
@@ -208,13 +246,6 @@ impl AclEntry {
         let id = u32::from(number(4)) | u32::from(number(6)) << 16;
         Self { tag: number(0), permissions: number(2).into(), id: ShownId::new(id) }
     }
-}
-
-/// The supplementary groups of a thread, as `/proc` shows them. `None` if it has ended.
-fn supplementary_groups(pid: u32) -> Option<Vec<ShownId>> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Groups:"))?;
-    line.split_whitespace().map(|number| number.parse().ok().map(ShownId::new)).collect()
 }
 
 #[cfg(test)]

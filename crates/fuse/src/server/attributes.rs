@@ -21,6 +21,7 @@ pub(super) const VALID_SECONDS: u64 = 365 * 24 * 3600;
 const BLOCK_BYTES: u64 = 512;
 /// The bits of a mode that are not its type.
 pub(super) const PERMISSIONS: u32 = 0o7777;
+const SET_GID: u32 = 0o2000;
 /// utimensat(2) to the present, with writeback_cache.
 const NOW_BY_KERNEL: SetAttrValid = SetAttrValid::ATIME
     .union(SetAttrValid::ATIME_NOW)
@@ -109,7 +110,8 @@ pub(super) fn set(
         let drops_setgid = valid.intersects(SetAttrValid::UID | SetAttrValid::GID)
             && !valid.contains(SetAttrValid::MODE)
             && node.inode.file_type() != FileType::Directory
-            && !call.caller.is_in_group_of(&node.inode);
+            && node.inode.metadata().mode & SET_GID != 0
+            && !call.caller.keeps_set_gid_of(&node.inode);
         match node.inode.set_attributes(&changes).map_err(failed) {
             // A protected file refuses times that are named, but not the present. With
             // writeback_cache the kernel names the present too.

@@ -56,14 +56,14 @@ pub(super) fn list(
     if !plus {
         return listing.put_names(from.offset, end_index);
     }
-    let shown = server.walkers.list(call.caller.pid, from.offset == 0);
+    let shown = server.walkers.list(call.caller.thread.pid, from.offset == 0);
     if shown == Shown::Directories {
         return listing.put_names(from.offset, end_index);
     }
     let mut to_hold_back = usize::from(shown == Shown::AllButOne);
     listing.put_with_inodes(from.offset, end_index, &mut to_hold_back)?;
     if shown == Shown::AllButOne && to_hold_back == 0 {
-        server.walkers.held_back(call.caller.pid);
+        server.walkers.held_back(call.caller.thread.pid);
     }
     Ok(())
 }

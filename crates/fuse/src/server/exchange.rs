@@ -14,7 +14,9 @@
 //! - The devices are never open twice for writing, and a server that was replaced writes nothing.
 
 use std::fmt;
-use std::sync::Arc;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -22,6 +24,7 @@ use rustix::io::Errno;
 
 use super::channel::Channel;
 use super::configuration::{Configuration, ReadFurther, ReadOptions, Settings};
+use super::images::Images;
 use super::nodes::Nodes;
 use super::pruning::{CurrentNodes, Pruning};
 use super::refusal::{Refusal, refuse};
@@ -41,6 +44,7 @@ pub(crate) struct Exchange {
     pub(super) owner: ShownId,
     /// The source of further mounts, if this process can make any.
     pub(super) superblock: Option<Superblock>,
+    pub(super) images: OnceLock<Images>,
     /// Locked while a remount or a further mount is made.
     pub(super) configuration: Mutex<Option<Configuration>>,
 }
@@ -52,12 +56,19 @@ struct Current {
 }
 
 impl Exchange {
-    pub(crate) fn new(server: Server, read_only: bool, superblock: Option<Superblock>) -> Self {
+    /// `number` is that of the mounted file system, as in `st_dev`.
+    pub(crate) fn new(
+        server: Server,
+        read_only: bool,
+        superblock: Option<Superblock>,
+        number: u64,
+    ) -> Self {
+        server.views.set_number(number);
         let (channel, pruning) = (server.channel.clone(), server.pruning.clone());
         let owner = server.owner;
         let server = RwLock::new(Current { server: Some(server), read_only });
-        let configuration = Mutex::new(None);
-        Self { server, channel, pruning, owner, superblock, configuration }
+        let (images, configuration) = Default::default();
+        Self { server, channel, pruning, owner, superblock, images, configuration }
     }
 
     /// Tells all clients that asked how the last commit ended: `failure` is why it did not reach
@@ -72,19 +83,26 @@ impl Exchange {
         current.server.as_ref().map(|server| server.filesystem.generation())
     }
 
-    /// Sets what remounts start from: the lists of options `said`.
+    /// Sets what remounts start from: the lists of options `said`, for a file system on `devices`.
     pub(crate) fn configure(
         &self,
+        devices: &[PathBuf],
         said: Vec<String>,
         read: Box<ReadOptions>,
         read_further: Box<ReadFurther>,
     ) {
+        let _ = self.images.set(Images::at(devices));
         *self.configuration.lock() = Some(Configuration { read, read_further, said });
     }
 
     /// Whether the mount refuses all changes now.
     pub(super) fn is_read_only(&self) -> bool {
         self.server.read_recursive().read_only
+    }
+
+    /// Whether `file` is a mounted image that is open for writing. Fails if it is none.
+    pub(super) fn is_writable_image(&self, file: impl AsFd) -> Result<bool, Refusal> {
+        self.images.get().unwrap_or(&Images::default()).is_writable(file)
     }
 
     /// Makes all changes durable.

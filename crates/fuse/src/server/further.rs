@@ -20,8 +20,13 @@ use super::refusal::{Refusal, refuse};
 use super::state::Server;
 use crate::transport::{Tree, attributes};
 
-/// Makes a mount with the options `words`, for a client to attach.
-pub(super) fn mount(exchange: &Exchange, words: &str) -> Result<(MountReply, Tree), Refusal> {
+/// Makes a mount with the options `words`, for a client to attach. Only a client that could write to
+/// the image (`may_write`) gets one for writing.
+pub(super) fn mount(
+    exchange: &Exchange,
+    words: &str,
+    may_write: bool,
+) -> Result<(MountReply, Tree), Refusal> {
     let configuration = exchange.configuration.lock();
     let (Some(superblock), Some(configuration)) = (&exchange.superblock, &*configuration) else {
         return Err(refuse(
@@ -37,6 +42,9 @@ pub(super) fn mount(exchange: &Exchange, words: &str) -> Result<(MountReply, Tre
         Ok((further, path))
     })?;
     let FurtherMount { subvolume, options, server, ignored } = further;
+    if !may_write && !options.read_only {
+        return Err(refuse(Errno::ACCESS, "you may only read it: say 'ro'"));
+    }
     let is_read_only = exchange.is_read_only();
     if is_read_only && !options.read_only {
         return Err(refuse(

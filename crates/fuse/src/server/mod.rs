@@ -21,6 +21,7 @@ mod further;
 mod hidden;
 #[cfg(test)]
 mod hostile;
+mod images;
 mod init;
 mod interrupt;
 mod ioctl;
@@ -32,9 +33,12 @@ mod page_tail;
 #[cfg(test)]
 mod panics;
 mod pruning;
+mod reach;
 mod refusal;
 mod state;
 mod statfs;
+mod thread;
+mod view;
 mod walkers;
 mod xattr;
 
@@ -44,6 +48,7 @@ use rustix::io::Errno;
 
 use self::access::Caller;
 use self::call::{Call, Outcome, failed};
+use self::thread::Thread;
 use crate::options::AccessTimes;
 use crate::protocol::{Answer, Operation, Reply, Request};
 use crate::transport::{Handler, Notify, Tell};
@@ -57,8 +62,9 @@ impl Handler for Server {
         let header = request.header();
         let (id, unique) = (header.nodeid, header.unique);
         let (uid, gid, pid) = (header.uid, header.gid, header.pid);
-        let is_privileged = access::is_privileged(uid, self.owner);
-        let caller = Caller { uid, gid, pid, is_privileged, owners: &self.owners };
+        let thread = Thread::new(pid);
+        let runs_server = access::runs_server(uid, self.owner);
+        let caller = Caller { uid, gid, thread: &thread, runs_server, owners: &self.owners };
         let call = Call { id, unique, caller, kernel };
         match Operation::of(request) {
             Err(errno) => Answer::Error(errno),

@@ -42,7 +42,7 @@ pub(super) fn lookup(
             if inode.file_type() == FileType::Directory {
                 return put_entry(server, inode, reply);
             }
-            server.walkers.ask(call.caller.pid);
+            server.walkers.ask(call.caller.thread.pid);
             if server.pruning.is_crowded() {
                 return put_looked_up(server, server.nodes.look_up_unopened(inode)?, reply);
             }

@@ -13,6 +13,7 @@ use super::interrupt::Interrupts;
 use super::nodes::{FuseNode, NodeRecord, Nodes};
 use super::owners::Owners;
 use super::pruning::Pruning;
+use super::view::Views;
 use super::walkers::Walkers;
 use crate::options::ServerOptions;
 use crate::protocol::abi::ShownId;
@@ -27,6 +28,7 @@ pub struct Server {
     pub(super) nodes: Nodes,
     pub(super) pruning: Arc<Pruning>,
     pub(super) channel: Arc<Channel>,
+    pub(super) views: Arc<Views>,
     pub(super) hidden: Hidden,
     /// The user who runs the server. Like root, this user may do everything.
     pub(super) owner: ShownId,
@@ -48,6 +50,7 @@ pub(super) struct Handover {
     next_stand_in: u64,
     pruning: Arc<Pruning>,
     channel: Arc<Channel>,
+    views: Arc<Views>,
     health: Health,
 }
 
@@ -62,7 +65,7 @@ impl Server {
         let owner = ShownId::new(rustix::process::geteuid().as_raw());
         let owners = Owners::new(options.owner_map.clone());
         let (filesystem, nodes) = (filesystem.clone(), Nodes::new(root));
-        let (channel, hidden) = (Arc::default(), Hidden::default());
+        let (channel, views, hidden) = Default::default();
         let (interrupts, walkers, earlier) = Default::default();
         let pruning = Arc::new(Pruning::new(options.most_nodes));
         Ok(Self {
@@ -70,6 +73,7 @@ impl Server {
             nodes,
             pruning,
             channel,
+            views,
             hidden,
             owner,
             options,
@@ -89,6 +93,7 @@ impl Server {
             next_stand_in: self.nodes.next_stand_in(),
             pruning: self.pruning.clone(),
             channel: self.channel.clone(),
+            views: self.views.clone(),
             health: self.health(),
         }
     }
@@ -102,8 +107,9 @@ impl Server {
     ) -> larder::Result<Self> {
         let root = filesystem.subvolume_by_id(handover.root)?;
         let (pruning, channel) = (handover.pruning.clone(), handover.channel.clone());
-        let earlier = Some(handover.health.clone());
-        let server = Self { pruning, channel, earlier, ..Self::new(filesystem, &root, options)? };
+        let (views, earlier) = (handover.views.clone(), Some(handover.health.clone()));
+        let server =
+            Self { pruning, channel, views, earlier, ..Self::new(filesystem, &root, options)? };
         server.nodes.take_over(filesystem, &handover.nodes, handover.next_stand_in);
         Ok(server)
     }

@@ -6,8 +6,10 @@
 //! - What the caller may not see (processes of other users, namespaces without processes) is left
 //!   out.
 
+mod identity;
 mod processes;
 mod table;
 
+pub use identity::Identity;
 pub use processes::{Process, namespaces, processes};
 pub use table::{MountEntry, MountTable};

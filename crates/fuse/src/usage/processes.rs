@@ -3,15 +3,15 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, makedev, statx};
+use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 
 use super::table::parse_device;
-use super::{MountEntry, MountTable};
+use super::{Identity, MountEntry, MountTable};
 
 /// A process that the caller can see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,15 +99,15 @@ impl Process {
 
     /// Whether it has the file or block device at `path` open.
     pub fn has_open(self, path: &Path) -> bool {
-        let Ok(wanted) = path.metadata() else { return false };
-        self.open_files().any(|file| identity(&file).is_some_and(|found| found.is(&wanted)))
+        let Some(wanted) = Identity::at(path) else { return false };
+        self.open_files().any(|file| Identity::at(&file) == Some(wanted))
     }
 
     /// Whether it holds a lock of the whole file or block device at `path`.
     pub fn has_locked(self, path: &Path) -> bool {
-        let Ok(wanted) = path.metadata() else { return false };
+        let Some(wanted) = Identity::at(path) else { return false };
         self.open_files().any(|file| {
-            let is_it = identity(&file).is_some_and(|found| found.is(&wanted));
+            let is_it = Identity::at(&file) == Some(wanted);
             let number = file.file_name().and_then(|number| number.to_str()).unwrap_or_default();
             let info = || fs::read_to_string(self.entry(&format!("fdinfo/{number}")));
             is_it && info().is_ok_and(|info| info.contains("FLOCK  ADVISORY  WRITE"))
@@ -133,35 +133,6 @@ impl fmt::Display for Process {
         let name = fs::read_to_string(self.entry("comm")).unwrap_or_default();
         write!(f, "process {} ({})", self.pid, name.trim_end())
     }
-}
-
-/// What identifies a file or block device.
-struct Identity {
-    device: u64,
-    inode: u64,
-    /// The device number of a block device.
-    number: Option<u64>,
-}
-
-impl Identity {
-    fn is(&self, other: &Metadata) -> bool {
-        let number = other.file_type().is_block_device().then(|| other.rdev());
-        (self.device, self.inode) == (other.dev(), other.ino())
-            || self.number.is_some() && self.number == number
-    }
-}
-
-/// The identity of the file at `path`. This waits for no server, as `path` may lead into a mount of
-/// one.
-fn identity(path: &Path) -> Option<Identity> {
-    let mask = StatxFlags::TYPE | StatxFlags::INO;
-    let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, mask).ok()?;
-    let is_block = FileType::from_raw_mode(found.stx_mode.into()) == FileType::BlockDevice;
-    Some(Identity {
-        device: makedev(found.stx_dev_major, found.stx_dev_minor),
-        inode: found.stx_ino,
-        number: is_block.then(|| makedev(found.stx_rdev_major, found.stx_rdev_minor)),
-    })
 }
 
 /// What the loop device `device` is attached to, if it is one.

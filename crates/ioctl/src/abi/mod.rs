@@ -1,4 +1,4 @@
-//! The numbers of the requests: those of `linux/btrfs.h` and `linux/fs.h`, and three of Larder's
+//! The numbers of the requests: those of `linux/btrfs.h` and `linux/fs.h`, and four of Larder's
 //! own.
 //!
 //! A request's number holds the size of its structure, which tells FUSE how many bytes to pass on.
@@ -7,7 +7,7 @@ mod structures;
 
 use rustix::ioctl::{Opcode, opcode};
 
-use crate::channel::ChannelInfo;
+use crate::channel::{ChannelInfo, Token};
 
 pub use structures::*;
 
@@ -98,6 +98,9 @@ pub const CHANNEL: Opcode = opcode::read::<ChannelInfo>(b'L', 2);
 
 /// Larder's own: the health of the mount.
 pub const HEALTH: Opcode = opcode::read::<HealthArgs>(b'L', 3);
+
+/// Larder's own: a token for the inode that the request is called on.
+pub const TOKEN: Opcode = opcode::read::<Token>(b'L', 4);
 
 /// The size of the structure that a request is defined for, from its number.
 pub(crate) const fn structure_bytes(request: Opcode) -> usize {

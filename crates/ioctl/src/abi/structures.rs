@@ -61,7 +61,8 @@ structure! {
     VolArgs, 4096 { fd: i64, name: [u8; NAME_BYTES], }
 }
 structure! {
-    /// `struct btrfs_ioctl_vol_args_v2`.
+    /// `struct btrfs_ioctl_vol_args_v2`. A snapshot in an [`Envelope`] has the
+    /// [token](crate::channel::Token) of its source in `unused`, since FUSE passes on no descriptor.
     VolArgsV2, 4096 {
         fd: i64,
         transid: u64,

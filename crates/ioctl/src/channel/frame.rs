@@ -28,6 +28,10 @@ pub enum Kind {
     Walk = 7,
     /// [`Request::State`](super::Request::State).
     State = 8,
+    /// [`Authority::Token`](super::Authority::Token).
+    Token = 9,
+    /// [`Authority::Image`](super::Authority::Image).
+    Image = 10,
     /// Either way: a part of the request's data.
     Data = 0x100,
     /// From the client: there is no more data.
@@ -42,7 +46,7 @@ pub enum Kind {
     Failed = 0x201,
 }
 
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 16] = [
     Kind::Send,
     Kind::Receive,
     Kind::Ending,
@@ -51,6 +55,8 @@ const KINDS: [Kind; 14] = [
     Kind::Change,
     Kind::Walk,
     Kind::State,
+    Kind::Token,
+    Kind::Image,
     Kind::Data,
     Kind::End,
     Kind::Stop,

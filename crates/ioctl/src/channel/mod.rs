@@ -3,17 +3,22 @@
 //!
 //! [`CHANNEL`], an ioctl that FUSE does pass on, returns the abstract name of the socket on which
 //! the server of a mount listens, and the inode that it was called on. Over the socket go
-//! [frames](frame): a [`Request`] from the client, any number of frames that belong to it, and last
-//! a reply; then the next request. The server talks to root and to the user who runs it, and closes
-//! all other connections. The name begins with the id of the server's process, so that a server is
-//! also found if its mounts cannot be reached.
+//! [frames](frame): first the client's [`Authority`], then a [`Request`], any number of frames that
+//! belong to it, and last a reply; then the next request. The server talks to root and to the user
+//! who runs it, and closes all other connections. The name begins with the id of the server's
+//! process, so that a server is also found if its mounts cannot be reached.
 //!
 //! # Invariants
 //! - A frame is at most [`MOST_FRAME_BYTES`](frame::MOST_BYTES) long, whatever its header says.
-//! - Inodes are named by subvolume and number, as the mount itself told the client. No descriptor
-//!   goes to the server, which would wait for itself if it used one. For the same reason a client
-//!   looks a path up itself in a mount that the server returns.
+//! - Any process in the network namespace can connect to the socket. So a connection has no
+//!   authority of its own. It has that of a [`Token`], which the server gives to a caller of an ioctl
+//!   on an open inode, or that of an open image.
+//! - A request names no inode: it is about the inode of the token, and about what its caller can
+//!   reach below it.
+//! - No descriptor of the mount goes to the server, which would wait for itself if it used one. For
+//!   the same reason a client looks a path up itself in a mount that the server returns.
 
+mod authority;
 pub mod descriptor;
 mod ending;
 pub mod frame;
@@ -32,6 +37,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+pub use authority::{Authority, Token, token};
 pub use ending::Ending;
 pub use frame::Kind;
 pub use mount::MountReply;
@@ -45,7 +51,7 @@ use crate::abi::CHANNEL;
 use crate::{call, invalid};
 
 /// Version of all messages of a channel.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Bytes of a channel's name.
 const NAME_BYTES: usize = 48;
 
@@ -91,11 +97,16 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Connects to the server of the Larder mount that `inode` lies in; `None` if it is another
-    /// file system. Also returns the id of `inode`.
+    /// Connects to the server of the Larder mount that `inode` lies in, with the authority of that
+    /// inode; `None` if it is another file system. Also returns the id of `inode`.
+    ///
+    /// # Errors
+    /// `PermissionDenied` if the server does not talk to this user.
     pub fn of(inode: impl AsFd) -> io::Result<Option<(Self, NodeId)>> {
-        let Some((name, node)) = find(inode)? else { return Ok(None) };
+        let Some((name, node)) = find(&inode)? else { return Ok(None) };
+        let token = token(inode)?;
         let socket = UnixStream::connect_addr(&SocketAddr::from_abstract_name(&name)?)?;
+        Authority::Token(token).show(&socket).map_err(frame::of_socket)?;
         Ok(Some((Self { socket, name }, node)))
     }
 

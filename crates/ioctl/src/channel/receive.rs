@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{NodeId, invalid};
+use super::invalid;
 
 const STOP_AT_END: u64 = 1;
 const FORCE_DECOMPRESS: u64 = 2;
@@ -16,11 +16,9 @@ const READ: u8 = 4;
 const REMOVED: u8 = 5;
 const CHECKPOINT: u8 = 6;
 
-/// The place and the options for receiving.
+/// The options for receiving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveRequest {
-    /// The directory.
-    pub directory: NodeId,
     /// Stop at the end of the first stream.
     pub stop_at_end: bool,
     /// Stop after this number of commands that could not be applied; 0 for never.
@@ -85,7 +83,6 @@ pub enum ReceiveReply {
 
 impl ReceiveRequest {
     pub(super) fn body(&self) -> Vec<u8> {
-        let NodeId { subvolume, inode } = self.directory;
         let flag = |is_set: bool, flag: u64| if is_set { flag } else { 0 };
         let from = self.checkpoints.and_then(|checkpoints| checkpoints.from);
         let flags = flag(self.stop_at_end, STOP_AT_END)
@@ -95,13 +92,12 @@ impl ReceiveRequest {
         let (stream, every_bytes) = self
             .checkpoints
             .map_or((0, 0), |checkpoints| (checkpoints.stream, checkpoints.every_bytes));
-        let place = [subvolume, inode, flags, self.max_errors];
-        let checkpoints = [stream, every_bytes, from.unwrap_or_default()];
-        place.into_iter().chain(checkpoints).flat_map(u64::to_le_bytes).collect()
+        let words = [flags, self.max_errors, stream, every_bytes, from.unwrap_or_default()];
+        words.into_iter().flat_map(u64::to_le_bytes).collect()
     }
 
     pub(super) fn parse(words: &[u64]) -> io::Result<Self> {
-        let &[subvolume, inode, flags, max_errors, stream, every_bytes, from] = words else {
+        let &[flags, max_errors, stream, every_bytes, from] = words else {
             return Err(invalid("a request to receive of another length"));
         };
         if flags & !(STOP_AT_END | FORCE_DECOMPRESS | CHECKPOINTS | FROM_CHECKPOINT) != 0 {
@@ -109,9 +105,7 @@ impl ReceiveRequest {
         }
         let from = (flags & FROM_CHECKPOINT != 0).then_some(from);
         let checkpoints = CheckpointRequest { stream, every_bytes, from };
-        let directory = NodeId { subvolume, inode };
         Ok(Self {
-            directory,
             stop_at_end: flags & STOP_AT_END != 0,
             max_errors,
             force_decompress: flags & FORCE_DECOMPRESS != 0,

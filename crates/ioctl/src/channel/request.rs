@@ -3,7 +3,7 @@
 use std::io;
 
 use super::frame::Kind;
-use super::{NodeId, ReceiveRequest, WalkRequest, invalid};
+use super::{ReceiveRequest, WalkRequest, invalid};
 
 /// The most clone sources.
 const MOST_CLONE_SOURCES: usize = 4096;
@@ -16,18 +16,19 @@ const ENDS_STREAM: u64 = 8;
 /// A request to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Send a snapshot. The stream comes as [`Data`](Kind::Data), and at times an
+    /// Send the snapshot whose root is the inode of the token. The stream comes as [`Data`](Kind::Data), and at times an
     /// [`Event`](Kind::Event) of 4 bytes with the progress in millionths. The reply is empty.
     Send(SendRequest),
-    /// Receive streams, which follow as [`Data`](Kind::Data) and [`End`](Kind::End) or
+    /// Receive streams into the directory of the token. They follow as [`Data`](Kind::Data) and [`End`](Kind::End) or
     /// [`Stop`](Kind::Stop). Reports come as [`Event`](Kind::Event).
     Receive(ReceiveRequest),
-    /// Change what lies below a directory, by commands as in a stream, which follow as for
-    /// [`Receive`](Self::Receive). Each frame has whole commands, without checksums and without a
+    /// Change what lies below the directory of the token, by commands as in a stream, which follow as
+    /// for [`Receive`](Self::Receive). Each frame has whole commands, without checksums and without a
     /// stream's header. None begins a subvolume, and `rmdir` removes a directory with all that is in
-    /// it. Reports come as [`Event`](Kind::Event); the reply is that of receiving.
-    Change(NodeId),
-    /// Walk through a directory. The records come as [`Data`](Kind::Data), whole ones in each frame.
+    /// it. [`Token`](Kind::Token) frames between them stand for directories from which files may be
+    /// copied. Reports come as [`Event`](Kind::Event); the reply is that of receiving.
+    Change,
+    /// Walk through the directory of the token. The records come as [`Data`](Kind::Data), whole ones in each frame.
     /// The reply is empty.
     Walk(WalkRequest),
     /// Keep the state of a commit, for as long as the connection exists, and read from its devices.
@@ -51,8 +52,6 @@ pub enum Request {
 pub struct SendRequest {
     /// Version of the stream.
     pub version: u64,
-    /// Id of the snapshot.
-    pub snapshot: u64,
     /// Id of the parent, for an increment.
     pub parent: Option<u64>,
     /// Ids of snapshots that the receiver has as well.
@@ -73,7 +72,7 @@ impl Request {
         match self {
             Self::Send(_) => Kind::Send,
             Self::Receive(_) => Kind::Receive,
-            Self::Change(_) => Kind::Change,
+            Self::Change => Kind::Change,
             Self::Walk(_) => Kind::Walk,
             Self::State => Kind::State,
             Self::Ending => Kind::Ending,
@@ -87,9 +86,8 @@ impl Request {
         match self {
             Self::Send(request) => request.body(),
             Self::Receive(request) => request.body(),
-            Self::Change(NodeId { subvolume, inode }) => bytes_of([subvolume, inode].into_iter()),
             Self::Walk(request) => request.body(),
-            Self::State | Self::Ending => Vec::new(),
+            Self::Change | Self::State | Self::Ending => Vec::new(),
             Self::Remount(words) | Self::Mount(words) => words.clone().into_bytes(),
         }
     }
@@ -112,10 +110,7 @@ impl Request {
         match kind {
             Kind::Send => SendRequest::parse(&words).map(Self::Send),
             Kind::Receive => ReceiveRequest::parse(&words).map(Self::Receive),
-            Kind::Change => match words[..] {
-                [subvolume, inode] => Ok(Self::Change(NodeId { subvolume, inode })),
-                _ => Err(invalid("a request to change of another length")),
-            },
+            Kind::Change if words.is_empty() => Ok(Self::Change),
             Kind::State if words.is_empty() => Ok(Self::State),
             Kind::Ending if words.is_empty() => Ok(Self::Ending),
             _ => Err(invalid("a frame that is not a request")),
@@ -133,12 +128,12 @@ impl SendRequest {
         ];
         let set = flags.iter().filter(|(is_set, _)| *is_set);
         let flags = set.fold(0, |all, (_, flag)| all | flag);
-        let head = [self.version, flags, self.snapshot, self.parent.unwrap_or(0)];
+        let head = [self.version, flags, self.parent.unwrap_or(0)];
         bytes_of(head.iter().chain(&self.clone_sources))
     }
 
     fn parse(words: &[u64]) -> io::Result<Self> {
-        let [version, flags, snapshot, parent, clone_sources @ ..] = words else {
+        let [version, flags, parent, clone_sources @ ..] = words else {
             return Err(invalid("a request to send that is too short"));
         };
         if clone_sources.len() > MOST_CLONE_SOURCES {
@@ -149,7 +144,6 @@ impl SendRequest {
         }
         Ok(Self {
             version: *version,
-            snapshot: *snapshot,
             parent: (*parent != 0).then_some(*parent),
             clone_sources: clone_sources.to_vec(),
             compressed_data: flags & COMPRESSED_DATA != 0,
@@ -173,7 +167,6 @@ mod tests {
     fn requests_are_read_as_they_were_written() {
         let send = SendRequest {
             version: 2,
-            snapshot: 300,
             parent: Some(299),
             clone_sources: vec![256, 257],
             compressed_data: true,
@@ -181,9 +174,7 @@ mod tests {
             begins_stream: true,
             ends_stream: false,
         };
-        let directory = NodeId { subvolume: 5, inode: 257 };
         let receive = ReceiveRequest {
-            directory,
             stop_at_end: true,
             max_errors: 7,
             force_decompress: false,
@@ -197,7 +188,7 @@ mod tests {
             Request::Send(send),
             Request::Send(SendRequest::default()),
             Request::Receive(receive),
-            Request::Change(directory),
+            Request::Change,
             Request::State,
             Request::Ending,
             Request::Remount("ro,commit=5".to_owned()),
@@ -215,14 +206,14 @@ mod tests {
     #[test]
     fn invalid_requests_are_refused() {
         let parse = |kind, words: &[u64]| Request::parse(kind, &bytes_of(words.iter()));
-        assert!(parse(Kind::Send, &[1, 12, 256, 0]).is_ok());
-        assert!(parse(Kind::Send, &[1, 12, 256]).is_err());
-        assert!(parse(Kind::Send, &[1, 16, 256, 0]).is_err());
-        assert!(parse(Kind::Send, &vec![0; 4 + MOST_CLONE_SOURCES]).is_ok());
-        assert!(parse(Kind::Send, &vec![0; 5 + MOST_CLONE_SOURCES]).is_err());
-        assert!(parse(Kind::Receive, &[5, 256, 1, 1, 0, 0, 0]).is_ok());
-        assert!(parse(Kind::Receive, &[5, 256, 16, 1, 0, 0, 0]).is_err());
-        assert!(parse(Kind::Receive, &[5, 256, 1, 1]).is_err());
+        assert!(parse(Kind::Send, &[1, 12, 0]).is_ok());
+        assert!(parse(Kind::Send, &[1, 12]).is_err());
+        assert!(parse(Kind::Send, &[1, 16, 0]).is_err());
+        assert!(parse(Kind::Send, &vec![0; 3 + MOST_CLONE_SOURCES]).is_ok());
+        assert!(parse(Kind::Send, &vec![0; 4 + MOST_CLONE_SOURCES]).is_err());
+        assert!(parse(Kind::Receive, &[1, 1, 0, 0, 0]).is_ok());
+        assert!(parse(Kind::Receive, &[16, 1, 0, 0, 0]).is_err());
+        assert!(parse(Kind::Receive, &[1, 1]).is_err());
         assert!(parse(Kind::Change, &[5]).is_err());
         assert!(parse(Kind::Ending, &[1]).is_err());
         assert!(parse(Kind::State, &[1]).is_err());

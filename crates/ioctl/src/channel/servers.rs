@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
 use rustix::net::sockopt::socket_peercred;
 
-use super::Channel;
+use super::{Authority, Channel, frame};
 
 /// An abstract name for a server in the process `pid`; `unique` makes it differ from others.
 pub fn name_for(pid: u32, unique: u64) -> String {
@@ -20,9 +21,14 @@ fn prefix(pid: u32) -> String {
 }
 
 impl Channel {
-    /// Connects to a server in the process `pid`; `None` if none listens there, or not visibly to
-    /// this process. Fails if the server takes longer than `patience`.
-    pub fn of_process(pid: u32, patience: Duration) -> io::Result<Option<Self>> {
+    /// Connects to a server in the process `pid` with the authority of `image`, which that server
+    /// has mounted; `None` if none listens there, or not visibly to this process. Fails if the
+    /// server takes longer than `patience`.
+    pub fn of_process(
+        pid: u32,
+        image: BorrowedFd<'_>,
+        patience: Duration,
+    ) -> io::Result<Option<Self>> {
         // A row for each socket; the name comes last, and begins with an @ if it is abstract.
         let table = fs::read("/proc/net/unix")?;
         let rows = table.split(|byte| *byte == b'\n');
@@ -39,6 +45,7 @@ impl Channel {
             let peer = socket_peercred(&socket)?;
             if peer.pid.as_raw_pid().unsigned_abs() == pid {
                 socket.set_read_timeout(Some(patience))?;
+                Authority::Image(image).show(&socket).map_err(frame::of_socket)?;
                 return Ok(Some(Self { socket, name: name.to_vec() }));
             }
         }
@@ -48,6 +55,8 @@ impl Channel {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
     use std::os::unix::net::UnixListener;
     use std::process;
 
@@ -62,13 +71,11 @@ mod tests {
         };
         let listener = listen(this);
         let false_one = listen(other);
-        let found =
-            Channel::of_process(this, Duration::from_secs(60)).unwrap().expect("it listens");
+        let image = File::open("/dev/null").unwrap();
+        let connect = |pid| Channel::of_process(pid, image.as_fd(), Duration::from_secs(60));
+        let found = connect(this).unwrap().expect("it listens");
         assert_eq!(found.name, name_for(this, u64::from(this)).into_bytes());
-        assert!(
-            Channel::of_process(other, Duration::from_secs(60)).unwrap().is_none(),
-            "it listens under another's name"
-        );
+        assert!(connect(other).unwrap().is_none(), "it listens under another's name");
         drop((listener, false_one));
         drop(found);
     }

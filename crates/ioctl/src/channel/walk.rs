@@ -4,7 +4,7 @@ use std::io;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{NodeId, invalid};
+use super::invalid;
 
 const BELOW: u64 = 1;
 const TARGETS: u64 = 2;
@@ -12,11 +12,9 @@ const XATTRS: u64 = 4;
 const DATA: u64 = 8;
 const WRITTEN: u64 = 16;
 
-/// A request to walk through a directory.
+/// A request to walk through the directory of the token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalkRequest {
-    /// The directory.
-    pub directory: NodeId,
     /// The name in it at which the walk begins; empty for the directory itself.
     pub name: Vec<u8>,
     /// What the answer contains.
@@ -52,20 +50,17 @@ impl WalkRequest {
         ];
         let set = flags.iter().filter(|(is_set, _)| *is_set);
         let flags = set.fold(0, |all, (_, flag)| all | flag);
-        let NodeId { subvolume, inode } = self.directory;
-        [[subvolume, inode, flags].as_bytes(), &self.name].concat()
+        [flags.as_bytes(), &self.name].concat()
     }
 
     pub(super) fn parse(body: &[u8]) -> io::Result<Self> {
         let too_short = |_| invalid("a request to walk that is too short");
-        let (head, name) = <[u64; 3]>::read_from_prefix(body).map_err(too_short)?;
-        let [subvolume, inode, flags] = head;
+        let (flags, name) = u64::read_from_prefix(body).map_err(too_short)?;
         if flags & !(BELOW | TARGETS | XATTRS | DATA | WRITTEN) != 0 {
             return Err(invalid("a request with unknown flags"));
         }
         let has = |flag| flags & flag != 0;
         Ok(Self {
-            directory: NodeId { subvolume, inode },
             name: name.to_vec(),
             wants: Wants {
                 below: has(BELOW),
@@ -247,7 +242,6 @@ mod tests {
 
     #[test]
     fn requests_are_read_as_they_were_written() {
-        let directory = NodeId { subvolume: 5, inode: 257 };
         for wants in [
             Wants::default(),
             Wants { below: true, ..Wants::default() },
@@ -256,12 +250,12 @@ mod tests {
             Wants { written: true, ..Wants::default() },
         ] {
             for name in ["", "bread"] {
-                let request = WalkRequest { directory, name: name.into(), wants };
+                let request = WalkRequest { name: name.into(), wants };
                 assert_eq!(WalkRequest::parse(&request.body()).unwrap(), request);
             }
         }
-        assert!(WalkRequest::parse(&[0; 23]).is_err());
-        assert!(WalkRequest::parse([5_u64, 257, 32].as_bytes()).is_err());
+        assert!(WalkRequest::parse(&[0; 7]).is_err());
+        assert!(WalkRequest::parse(32_u64.as_bytes()).is_err());
     }
 
     #[test]

@@ -7,7 +7,9 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 
-use larder_ioctl::channel::{Channel, Kind, NodeId, ReceiveNews, ReceiveReply, Request, frame};
+use larder_ioctl::channel::{
+    Authority, Channel, Kind, NodeId, ReceiveNews, ReceiveReply, Request, frame, token,
+};
 use larder_stream::{Command, encode_local};
 
 /// At least so many bytes of commands go to the server at once.
@@ -38,7 +40,7 @@ impl MountedChanges {
         observe: impl FnMut(ChangeEvent<'_>) -> ControlFlow<()> + Send + 'static,
     ) -> io::Result<Option<Self>> {
         let Some((channel, directory)) = Channel::of(directory)? else { return Ok(None) };
-        let request = Request::Change(directory);
+        let request = Request::Change;
         let sent = frame::write(channel.socket(), request.kind(), &request.body());
         sent.map_err(frame::of_socket)?;
         let from = channel.socket().try_clone()?;
@@ -46,11 +48,16 @@ impl MountedChanges {
         Ok(Some(Self { channel, directory, waiting: Vec::new(), reports: Some(reports) }))
     }
 
-    /// The subvolume and the number of the directory, if `inode` lies on a mount of the same server:
-    /// then files below the directory can be [copies](larder_stream::Original) of those there.
-    pub fn directory_beside(&self, inode: impl AsFd) -> io::Result<Option<(u64, u64)>> {
-        let is_beside = self.channel.node(inode)?.is_some();
-        Ok(is_beside.then_some((self.directory.subvolume, self.directory.inode)))
+    /// The subvolume and the number of the directory, if `other` lies on a mount of the same server:
+    /// then files below the directory can be [copies](larder_stream::Original) of those below
+    /// `other`.
+    pub fn directory_beside(&mut self, other: impl AsFd) -> io::Result<Option<(u64, u64)>> {
+        if self.channel.node(&other)?.is_none() {
+            return Ok(None);
+        }
+        let shown = Authority::Token(token(other)?).show(self.channel.socket());
+        shown.map_err(|error| self.reason(error))?;
+        Ok(Some((self.directory.subvolume, self.directory.inode)))
     }
 
     /// Makes a change. Paths are relative to the directory; a clone names its source by the nil

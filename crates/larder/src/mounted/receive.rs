@@ -33,7 +33,7 @@ pub fn receive_mounted(
 ) -> Result<Received, ReceiveError> {
     let failed = |error: io::Error| ReceiveError { unfinished: None, problem: error.into() };
     let open = File::open(&directory).map_err(failed)?;
-    let Some((channel, node)) = Channel::of(&open).map_err(failed)? else {
+    let Some((channel, _)) = Channel::of(&open).map_err(failed)? else {
         let mut target = MountedTarget::open(directory.as_ref()).map_err(failed)?;
         return larder_stream::receive(input, &mut target, options, observe);
     };
@@ -41,8 +41,7 @@ pub fn receive_mounted(
     let checkpoints = checkpoints.map(|Checkpoints { stream, every_bytes, from }| {
         CheckpointRequest { stream, every_bytes, from }
     });
-    let request =
-        ReceiveRequest { directory: node, stop_at_end, max_errors, force_decompress, checkpoints };
+    let request = ReceiveRequest { stop_at_end, max_errors, force_decompress, checkpoints };
     hand_over(&channel, &Request::Receive(request), input, observe).unwrap_or_else(|error| {
         Err(ReceiveError { unfinished: None, problem: ReceiveProblem::Served(error.to_string()) })
     })

@@ -10,7 +10,7 @@ use std::thread;
 use larder_filesystem::Relative;
 use larder_format::{Uuid, objectid};
 use larder_ioctl::KernelSend;
-use larder_ioctl::channel::{Channel, Kind, Request, SendRequest};
+use larder_ioctl::channel::{Channel, Kind, Request, SendRequest, node_of};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
 use super::estimate::Estimate;
@@ -44,7 +44,7 @@ impl MountedSnapshot {
         let filesystem = larder_ioctl::filesystem_info(&root)
             .map_err(|_| io::Error::new(io::ErrorKind::Unsupported, "not in a mounted btrfs"))?;
         let filesystem = filesystem.uuid;
-        if let Some((_, node)) = Channel::of(&root)? {
+        if let Some(node) = node_of(&root)? {
             let is_root = node.inode == objectid::FIRST_FREE;
             let snapshot = Self { root, id: node.subvolume, on: On::Larder(filesystem) };
             return is_root.then_some(snapshot).ok_or_else(no_root);
@@ -146,7 +146,6 @@ impl MountedSnapshot {
     ) -> Result<u64, SendError> {
         let request = SendRequest {
             version: options.version.number().into(),
-            snapshot: self.id,
             parent: options.parent.as_ref().map(|parent| parent.id),
             clone_sources: options.clone_sources.iter().map(|source| source.id).collect(),
             compressed_data: options.compressed_data,

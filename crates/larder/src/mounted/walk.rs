@@ -88,10 +88,10 @@ impl MountedWalk {
         name: &OsStr,
         options: WalkOptions,
     ) -> io::Result<Option<Self>> {
-        let Some((channel, directory)) = Channel::of(directory)? else { return Ok(None) };
+        let Some((channel, _)) = Channel::of(directory)? else { return Ok(None) };
         let WalkOptions { below, targets, xattrs, data, written } = options;
         let wants = Wants { below, targets, xattrs, data, written };
-        let request = WalkRequest { directory, name: name.as_bytes().to_vec(), wants };
+        let request = WalkRequest { name: name.as_bytes().to_vec(), wants };
         let request = Request::Walk(request);
         let sent = frame::write(channel.socket(), request.kind(), &request.body());
         sent.map_err(frame::of_socket)?;

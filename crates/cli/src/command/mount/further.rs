@@ -1,7 +1,9 @@
 //! Further mounts of an image that is mounted already: its server makes the kernel create one, and
 //! this process attaches it.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -39,7 +41,7 @@ pub fn join(devices: &[PathBuf], mountpoint: &Path, lists: &[String]) -> anyhow:
             if table.ours_at(mountpoint).is_some_and(|mount| server.serves(mount, this)) {
                 bail!("{}: mounted at {} already", device.display(), mountpoint.display());
             }
-            match attempt(server, mountpoint, lists.join(",")) {
+            match attempt(device, server, mountpoint, lists.join(",")) {
                 Ok(Attempt::Joined) => return Ok(true),
                 Ok(Attempt::NotHeard) => ensure!(
                     wait.elapsed() < PATIENCE || mount_of(server).is_none(),
@@ -68,10 +70,20 @@ fn place(device: &Path, server: Process) -> String {
     }
 }
 
-fn attempt(server: Process, mountpoint: &Path, words: String) -> anyhow::Result<Attempt> {
-    let Some(mut channel) = Channel::of_process(server.pid, ANSWER)? else {
-        return Ok(Attempt::NotHeard);
+fn attempt(
+    device: &Path,
+    server: Process,
+    mountpoint: &Path,
+    words: String,
+) -> anyhow::Result<Attempt> {
+    // The server serves whoever could read or write the image without it.
+    let image = File::options().read(true).write(true).open(device);
+    let image = image.or_else(|_| File::open(device))?;
+    let channel = match Channel::of_process(server.pid, image.as_fd(), ANSWER) {
+        Err(error) if is_unheard(&error) => None,
+        found => found?,
     };
+    let Some(mut channel) = channel else { return Ok(Attempt::NotHeard) };
     let (reply, tree) = match channel.mount(words) {
         Err(error) if is_unheard(&error) => return Ok(Attempt::NotHeard),
         answer => answer?,

@@ -297,7 +297,7 @@ impl Mount {
         let further = move |filesystem: &Filesystem, said: &[String], words: &str| {
             further::read(filesystem, &images, said, words).map_err(|error| message(&error))
         };
-        mount.configure(self.options.clone(), Box::new(remounted), Box::new(further));
+        mount.configure(&nodes, self.options.clone(), Box::new(remounted), Box::new(further));
         let begin = || {
             part.map_or(Ok(()), |part| part.attach(&mountpoint))?;
             Ok(ready()?)

@@ -22,18 +22,19 @@ use std::time::Duration;
 
 use larder::commands::{Changes, Command, LocalCommands};
 use larder::{CommandError, CommandProblem, Directory, Inode};
-use larder_ioctl::channel::{Kind, NodeId, ReceiveNews, ReceiveReply, frame};
+use larder_ioctl::channel::{Kind, ReceiveNews, ReceiveReply, Token, frame};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
-use super::input::{self, Ahead};
-use super::{removal, rights};
+use super::input::{self, Ahead, Frame};
+use super::{Grant, removal, rights};
 use crate::protocol::Notice;
 use crate::protocol::abi::ShownId;
 use crate::server::access::Caller;
 use crate::server::call::failed;
 use crate::server::nodes::number_of;
+use crate::server::reach::Reach;
 use crate::server::refusal::{Refusal, refuse};
 use crate::server::state::Server;
 use crate::transport::Notify;
@@ -52,17 +53,21 @@ const WRITE_BACK_BYTES: usize = 8 << 20;
 /// The client is told of each further step of so many bytes.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// Applies the commands that follow the request below `directory`.
+/// Applies the commands that follow the request below the directory of `grant`.
 pub(super) fn change(
     server: &Server,
-    directory: NodeId,
-    caller: Caller<'_>,
+    grant: &Grant,
     socket: &UnixStream,
     kernel: &dyn Notify,
 ) -> Result<Vec<u8>, Refusal> {
-    let inode = server.filesystem.subvolume_by_id(directory.subvolume)?.inode(directory.inode)?;
-    let directory = inode.into_directory()?;
-    let tree = Tree { server, caller, base: directory.clone(), directories: HashMap::new() };
+    let (directory, caller) = (grant.writable_directory(server)?, grant.caller(server));
+    let tree = Tree {
+        server,
+        caller,
+        base: directory.clone(),
+        originals: Reach::new(caller),
+        directories: HashMap::new(),
+    };
     let owner = caller.stored_ids().map_err(|errno| {
         let (user, group) = (caller.uid.number(), caller.gid.number());
         let ids = format!("user {user} and group {group}");
@@ -201,7 +206,11 @@ impl Changing<'_> {
         loop {
             let frame = match frames.next() {
                 Ok(None) => return Ok(()),
-                Ok(Some(frame)) => frame,
+                Ok(Some(Frame::Data(frame))) => frame,
+                Ok(Some(Frame::Token(token))) => {
+                    self.tree.add_originals(token)?;
+                    continue;
+                }
                 Err(error) => return Err(refuse(Errno::INVAL, &error.to_string())),
             };
             for command in LocalCommands::new(&frame, *stream_bytes) {
@@ -251,7 +260,8 @@ impl Changing<'_> {
             }
             self.failed = None;
         }
-        let is_own = !self.tree.caller.is_privileged && rights::any_owner_may(command, &self.tree);
+        let is_own =
+            !self.tree.caller.may_everything() && rights::any_owner_may(command, &mut self.tree);
         if is_own && self.changes.complete_new(command) {
             self.commands += 1;
             self.note(command);
@@ -493,11 +503,27 @@ pub(super) struct Tree<'s> {
     pub(super) server: &'s Server,
     pub(super) caller: Caller<'s>,
     base: Directory,
+    /// Where files may be copied from.
+    originals: Reach<'s>,
     /// Directories by their paths.
     directories: HashMap<Vec<u8>, Directory>,
 }
 
 impl Tree<'_> {
+    /// Lets the caller copy files below the directory that `token` stands for.
+    fn add_originals(&mut self, token: Token) -> Result<(), Refusal> {
+        let grant = self.server.channel.grants.redeem(token);
+        let grant =
+            grant.ok_or_else(|| refuse(Errno::PERM, "the token is not valid (any more)"))?;
+        self.originals.add(grant.directory(self.server)?);
+        Ok(())
+    }
+
+    /// Whether the caller could walk to the original of a copy.
+    pub(super) fn reaches_original(&mut self, inode: &Inode) -> Result<bool, Errno> {
+        self.originals.contains(inode)
+    }
+
     /// The inode at `path`.
     pub(super) fn inode(&mut self, path: &[u8]) -> Result<Inode, Errno> {
         if path.is_empty() {

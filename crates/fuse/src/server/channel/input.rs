@@ -5,7 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::thread::{self, Scope};
 
-use larder_ioctl::channel::{Kind, frame};
+use larder_ioctl::channel::{Kind, Token, frame};
+use zerocopy::FromBytes;
 
 /// Frames that are read ahead.
 const MOST_WAITING: usize = 2;
@@ -19,10 +20,26 @@ pub(super) struct Input<F> {
     is_at_end: bool,
 }
 
+/// A frame between the commands of a client.
+pub(super) enum Frame {
+    /// Commands.
+    Data(Vec<u8>),
+    Token(Token),
+}
+
 /// Reads a frame of a stream. `None` at its end.
 fn read(socket: &UnixStream, data: &mut Vec<u8>) -> io::Result<Option<()>> {
-    match frame::read(socket, data)? {
+    match read_kind(socket, data)? {
         Some(Kind::Data) => Ok(Some(())),
+        Some(_) => Err(io::ErrorKind::InvalidData.into()),
+        None => Ok(None),
+    }
+}
+
+/// Reads a frame, and returns its kind. `None` at the end of the stream.
+fn read_kind(socket: &UnixStream, data: &mut Vec<u8>) -> io::Result<Option<Kind>> {
+    match frame::read(socket, data)? {
+        Some(kind @ (Kind::Data | Kind::Token)) => Ok(Some(kind)),
         Some(Kind::End) => Ok(None),
         Some(Kind::Stop) => Err(io::Error::other(String::from_utf8_lossy(data))),
         Some(_) => Err(io::ErrorKind::InvalidData.into()),
@@ -44,7 +61,7 @@ pub(super) fn ahead<'s>(scope: &'s Scope<'s, '_>, socket: &'s UnixStream) -> io:
         loop {
             // Memory that is used again is faster than new memory.
             let mut data = empty.try_recv().unwrap_or_default();
-            let outcome = read(socket, &mut data).map(|more| more.map(|()| data));
+            let outcome = read_kind(socket, &mut data).and_then(|kind| Frame::of(kind, data));
             let is_last = !matches!(outcome, Ok(Some(_)));
             if filled.send(outcome).is_err() || is_last {
                 return;
@@ -57,13 +74,13 @@ pub(super) fn ahead<'s>(scope: &'s Scope<'s, '_>, socket: &'s UnixStream) -> io:
 
 /// See [`ahead`].
 pub(super) struct Ahead {
-    frames: Receiver<io::Result<Option<Vec<u8>>>>,
+    frames: Receiver<io::Result<Option<Frame>>>,
     used: Sender<Vec<u8>>,
 }
 
 impl Ahead {
     /// The next frame. `None` at the end of the stream.
-    pub(super) fn next(&self) -> io::Result<Option<Vec<u8>>> {
+    pub(super) fn next(&self) -> io::Result<Option<Frame>> {
         self.frames.recv().unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into()))
     }
 
@@ -71,6 +88,19 @@ impl Ahead {
     pub(super) fn reuse(&self, frame: Vec<u8>) {
         // The thread may have ended.
         let _ = self.used.send(frame);
+    }
+}
+
+impl Frame {
+    fn of(kind: Option<Kind>, data: Vec<u8>) -> io::Result<Option<Self>> {
+        match kind {
+            None => Ok(None),
+            Some(Kind::Token) => match Token::read_from_bytes(&data) {
+                Ok(token) => Ok(Some(Self::Token(token))),
+                Err(_) => Err(io::ErrorKind::InvalidData.into()),
+            },
+            Some(_) => Ok(Some(Self::Data(data))),
+        }
     }
 }
 

@@ -12,10 +12,10 @@ use std::os::unix::net::UnixStream;
 
 use larder::{Directory, ReceiveCheckpoints, ReceiveEvent, ReceiveOptions, ReceiveSnapshots};
 use larder_ioctl::channel::{
-    CheckpointRequest, Kind, NodeId, ReceiveNews, ReceiveReply, ReceiveRequest, frame,
+    CheckpointRequest, Kind, ReceiveNews, ReceiveReply, ReceiveRequest, frame,
 };
 
-use super::input;
+use super::{Grant, input};
 use crate::protocol::Notice;
 use crate::server::refusal::Refusal;
 use crate::server::state::Server;
@@ -61,12 +61,11 @@ impl Drop for Hiding<'_> {
 pub(super) fn receive(
     server: &Server,
     request: &ReceiveRequest,
+    grant: &Grant,
     socket: &UnixStream,
     kernel: &dyn Notify,
 ) -> Result<Vec<u8>, Refusal> {
-    let NodeId { subvolume, inode } = request.directory;
-    let inode = server.filesystem.subvolume_by_id(subvolume)?.inode(inode)?;
-    let directory = inode.into_directory()?;
+    let directory = grant.writable_directory(server)?;
     let ReceiveRequest { stop_at_end, max_errors, force_decompress, .. } = *request;
     let checkpoints = request.checkpoints.map(|checkpoints| {
         let CheckpointRequest { stream, every_bytes, from } = checkpoints;

@@ -4,9 +4,12 @@
 //!
 //! # Invariants
 //! - Depth costs no stack.
-//! - A directory is removed after all that the walk found in it: within a batch, files go first, and
-//!   then directories, in the order in which the walk left them.
+//! - A directory is removed after all that the walk found in it, and soon after: one with few files
+//!   by the thread that removes these.
 //! - A batch is bounded.
+//! - A directory that another program moves away keeps what is in it from then on: before each batch
+//!   the server looks whether the way down to its directories is still the same, and a file goes only
+//!   while its directory is locked in its place.
 //! - The removal ends soon after its client: telling the client of progress then fails.
 
 use std::ffi::{OsStr, OsString};
@@ -27,8 +30,10 @@ use crate::server::state::Server;
 
 /// A batch has so many names. The client is told after each.
 const MOST_NAMES: usize = 512;
-/// For fewer files, starting further threads does not pay.
-const FEW_FILES: usize = 32;
+/// For fewer names, starting further threads does not pay.
+const FEW_NAMES: usize = 32;
+/// The most files of a directory that one thread removes.
+const MOST_TOGETHER: usize = 64;
 
 /// Removes the directory at `path` with all that is in it. Goes on after an error, which is
 /// reported. Fails if the client is gone.
@@ -46,7 +51,10 @@ pub(super) fn remove_tree(changing: &mut Changing<'_>, path: &[u8]) -> io::Resul
     let (frames, batch) = Default::default();
     let mut removal = Removal { changing, path: path_above, frames, batch };
     match found {
-        Ok((above, name, directory)) => removal.enter(above, name, directory)?,
+        Ok((above, name, directory)) => {
+            let top = Arc::new(Place { directory: above, at: None });
+            removal.enter(&top, name, directory)?;
+        }
         Err(errno) => return removal.report(path, errno),
     }
     while let Some(frame) = removal.frames.last_mut() {
@@ -54,21 +62,43 @@ pub(super) fn remove_tree(changing: &mut Changing<'_>, path: &[u8]) -> io::Resul
             removal.leave()?;
             continue;
         };
-        let above = frame.directory.clone();
+        let above = frame.place.clone();
         // The mount does not open a subvolume that is being received.
-        if removal.changing.tree.server.hidden.has(&above, entry.name()) {
+        if removal.changing.tree.server.hidden.has(&above.directory, entry.name()) {
             removal.report(&removal.path_of(entry.name()), Errno::BUSY)?;
             continue;
         }
         match entry.open().and_then(Inode::into_directory) {
-            Ok(directory) => removal.enter(above, entry.name().to_owned(), directory)?,
+            Ok(directory) => removal.enter(&above, entry.name().to_owned(), directory)?,
             Err(error) => {
                 let path = removal.path_of(entry.name());
-                removal.note(&above, entry.name(), &path, Err(failed(error)))?;
+                removal.note(&above.directory, entry.name(), &path, Err(failed(error)))?;
             }
         }
     }
     removal.remove_batch()
+}
+
+/// A directory, and where the walk found it.
+struct Place {
+    directory: Directory,
+    /// The place above and the name there; `None` for the directory in which the walk began.
+    at: Option<(Arc<Self>, OsString)>,
+}
+
+impl Place {
+    /// Whether the way down to it is still the same.
+    fn is_there(&self) -> bool {
+        let mut place = self;
+        while let Some((above, name)) = &place.at {
+            let id = (place.directory.subvolume_id(), place.directory.number());
+            if above.directory.child_id(name).ok() != Some(id) {
+                return false;
+            }
+            place = above;
+        }
+        true
+    }
 }
 
 struct Removal<'c, 's> {
@@ -82,33 +112,34 @@ struct Removal<'c, 's> {
 /// Names that are about to be removed.
 #[derive(Default)]
 struct Batch {
-    files: Vec<LeftFile>,
-    directories: Vec<LeftDirectory>,
+    parts: Vec<Part>,
+    /// How many names they have.
+    names: usize,
 }
 
-/// A file, or anything else that is no directory.
-struct LeftFile {
-    directory: Directory,
+/// What is removed of a directory by one thread.
+struct Part {
+    place: Arc<Place>,
     /// The path of the directory.
     path: Arc<[u8]>,
-    entry: Entry,
+    /// Files, and anything else that is no directory.
+    files: Vec<Entry>,
+    /// Whether the directory is empty then, and removed too.
+    ends: bool,
 }
 
-/// A directory that is empty once the batch has removed its files.
-struct LeftDirectory {
-    directory: Directory,
-    above: Directory,
-    name: OsString,
-    path: Vec<u8>,
+/// How the removal of a part went.
+#[derive(Default)]
+struct Removed {
+    /// For each file, with the number by which the kernel knows the inode, if it does.
+    files: Vec<(Option<u64>, Outcome)>,
+    directory: Option<Outcome>,
 }
 
 /// A directory that is being emptied.
 struct Frame {
-    directory: Directory,
-    /// The directory that contains it, and its name there.
-    above: Directory,
-    name: OsString,
-    /// Bytes of the path of that directory.
+    place: Arc<Place>,
+    /// Bytes of the path of the directory above.
     path_len: usize,
     /// Subdirectories to come.
     directories: Vec<Entry>,
@@ -116,14 +147,20 @@ struct Frame {
 
 impl Removal<'_, '_> {
     /// Adds the entries of a directory that are no directories to the batch.
-    fn enter(&mut self, above: Directory, name: OsString, directory: Directory) -> io::Result<()> {
+    fn enter(
+        &mut self,
+        above: &Arc<Place>,
+        name: OsString,
+        directory: Directory,
+    ) -> io::Result<()> {
         let path_len = self.path.len();
         self.path = self.path_of(&name);
+        let place = Arc::new(Place { directory, at: Some((above.clone(), name)) });
         let path: Arc<[u8]> = self.path.as_slice().into();
         let caller = self.changing.tree.caller;
         let listed = caller
-            .check_access(&directory, READ | WRITE | EXECUTE)
-            .and_then(|()| directory.entries().map_err(failed));
+            .check_access(&place.directory, READ | WRITE | EXECUTE)
+            .and_then(|()| place.directory.entries().map_err(failed));
         let mut directories = Vec::new();
         match listed {
             Ok(entries) => {
@@ -133,8 +170,7 @@ impl Removal<'_, '_> {
                             directories.push(entry);
                         }
                         Ok(entry) => {
-                            let (directory, path) = (directory.clone(), path.clone());
-                            self.batch.files.push(LeftFile { directory, path, entry });
+                            self.batch.add(&place, &path, entry);
                             self.remove_if_full()?;
                         }
                         Err(error) => self.report(&path, failed(error))?,
@@ -143,49 +179,57 @@ impl Removal<'_, '_> {
             }
             Err(errno) => self.report(&path, errno)?,
         }
-        self.frames.push(Frame { directory, above, name, path_len, directories });
+        self.frames.push(Frame { place, path_len, directories });
         Ok(())
     }
 
     /// Adds the innermost directory to the batch.
     fn leave(&mut self) -> io::Result<()> {
-        let Some(Frame { above, name, path_len, directory, .. }) = self.frames.pop() else {
-            return Ok(());
-        };
-        let path = self.path.clone();
+        let Some(Frame { place, path_len, .. }) = self.frames.pop() else { return Ok(()) };
+        self.batch.end(&place, &self.path);
         self.path.truncate(path_len);
-        self.batch.directories.push(LeftDirectory { directory, above, name, path });
         self.remove_if_full()
     }
 
     fn remove_if_full(&mut self) -> io::Result<()> {
-        let is_full = self.batch.files.len() + self.batch.directories.len() >= MOST_NAMES;
-        if is_full { self.remove_batch() } else { Ok(()) }
+        if self.batch.names >= MOST_NAMES { self.remove_batch() } else { Ok(()) }
     }
 
-    /// Removes all names of the batch.
+    /// Removes all names of the batch that are still where the walk found them.
     fn remove_batch(&mut self) -> io::Result<()> {
-        let Batch { files, directories } = mem::take(&mut self.batch);
+        let Batch { parts, names } = mem::take(&mut self.batch);
+        // A directory that is empty by now may hold the one before it.
+        let (with_files, empty): (Vec<_>, Vec<_>) =
+            parts.into_iter().partition(|part| !part.files.is_empty());
         let tree = &self.changing.tree;
         let (server, caller) = (tree.server, tree.caller);
-        let remove = |file: &LeftFile| file.remove(server, &caller);
-        let removed: Vec<_> = if files.len() < FEW_FILES {
-            files.iter().map(remove).collect()
+        let remove = |part: &Part| part.remove(server, &caller);
+        let removed: Vec<_> = if names < FEW_NAMES {
+            with_files.iter().map(remove).collect()
         } else {
-            parallel::map_in_stretches(&files, remove)
+            parallel::map_in_stretches(&with_files, remove)
         };
-        for (LeftFile { directory, path, entry }, (known, outcome)) in files.iter().zip(removed) {
-            self.changing.untold.extend(known.map(Untold::Unnamed));
-            self.note(directory, entry.name(), &joined(path, entry.name()), outcome)?;
+        for (part, removed) in with_files.iter().zip(removed) {
+            self.note_part(part, removed)?;
         }
-        for LeftDirectory { directory, above, name, path } in directories {
-            let removed = caller
-                .check_may_remove(&above, &directory)
-                .and_then(|()| above.remove_child_directory(&name).map_err(failed));
-            self.note(&above, &name, &path, removed)?;
+        for part in empty {
+            let removed = part.remove(server, &caller);
+            self.note_part(&part, removed)?;
         }
         let news = ReceiveNews::Removed(self.changing.removed).body();
         frame::write(self.changing.socket, Kind::Event, &news)
+    }
+
+    fn note_part(&mut self, part: &Part, removed: Removed) -> io::Result<()> {
+        let Part { place, path, files, .. } = part;
+        for (entry, (known, outcome)) in files.iter().zip(removed.files) {
+            self.changing.untold.extend(known.map(Untold::Unnamed));
+            self.note(&place.directory, entry.name(), &joined(path, entry.name()), outcome)?;
+        }
+        if let (Some(outcome), Some((above, name))) = (removed.directory, &place.at) {
+            self.note(&above.directory, name, path, outcome)?;
+        }
+        Ok(())
     }
 
     /// Notes the removal of a name, or reports why it failed.
@@ -225,13 +269,67 @@ impl Removal<'_, '_> {
     }
 }
 
-impl LeftFile {
-    /// Removes it. Returns also the number by which the kernel knows the inode, if it does.
-    fn remove(&self, server: &Server, caller: &Caller<'_>) -> (Option<u64>, Outcome) {
-        let Self { directory, entry, .. } = self;
+impl Batch {
+    fn add(&mut self, place: &Arc<Place>, path: &Arc<[u8]>, entry: Entry) {
+        self.names += 1;
+        let last = self.parts.last_mut().filter(|part| Arc::ptr_eq(&part.place, place));
+        match last.filter(|part| part.files.len() < MOST_TOGETHER) {
+            Some(part) => part.files.push(entry),
+            None => self.parts.push(Part {
+                place: place.clone(),
+                path: path.clone(),
+                files: vec![entry],
+                ends: false,
+            }),
+        }
+    }
+
+    /// Adds the directory itself, after all in it.
+    fn end(&mut self, place: &Arc<Place>, path: &[u8]) {
+        self.names += 1;
+        let is_its = |part: &Part| Arc::ptr_eq(&part.place, place);
+        match &mut *self.parts {
+            [.., before, last] if is_its(last) && !is_its(before) => last.ends = true,
+            [only] if is_its(only) => only.ends = true,
+            _ => self.parts.push(Part {
+                place: place.clone(),
+                path: path.into(),
+                files: Vec::new(),
+                ends: true,
+            }),
+        }
+    }
+}
+
+impl Part {
+    fn remove(&self, server: &Server, caller: &Caller<'_>) -> Removed {
+        let Self { place, files, ends, .. } = self;
+        if !place.is_there() {
+            return Removed::default();
+        }
+        let files = files.iter().map(|entry| place.remove(entry, server, caller)).collect();
+        let at = place.at.as_ref().filter(|_| *ends && place.is_there());
+        let directory = at.map(|(above, name)| {
+            caller.check_may_remove(&above.directory, &place.directory)?;
+            above.directory.remove_child_directory(name).map_err(failed)
+        });
+        Removed { files, directory }
+    }
+}
+
+impl Place {
+    /// Removes a file in it. Returns also the number by which the kernel knows the inode, if it
+    /// does.
+    fn remove(
+        &self,
+        entry: &Entry,
+        server: &Server,
+        caller: &Caller<'_>,
+    ) -> (Option<u64>, Outcome) {
+        let directory = &self.directory;
         let id = number_of(directory.subvolume_id(), entry.inode_number());
         let is_known = server.nodes.knows(id);
-        let may_all = caller.is_privileged && server.owners.is_empty();
+        let may_all = caller.may_everything() && server.owners.is_empty();
         let opened = if is_known || !may_all {
             entry.open().map_err(failed).and_then(|inode| {
                 caller.check_may_remove(directory, &inode)?;
@@ -244,7 +342,16 @@ impl LeftFile {
             Ok(())
         };
         let known = (is_known && opened.is_ok()).then_some(id);
-        let remove = |()| directory.remove_child(entry.name()).map_err(failed);
+        let remove = |()| {
+            let removed = match &self.at {
+                // The name of a subvolume is no name of its root.
+                Some((above, name)) if !directory.is_subvolume_root() => {
+                    directory.remove_child_while_at(entry.name(), &above.directory, name)
+                }
+                _ => directory.remove_child(entry.name()),
+            };
+            removed.map_err(failed)
+        };
         (known, opened.and_then(remove))
     }
 }

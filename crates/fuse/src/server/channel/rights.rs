@@ -1,8 +1,9 @@
 //! What a caller may change with a command.
 //!
 //! # Invariants
-//! - A command does no more than its caller could do through the mount. Root may do everything,
-//!   except change inodes whose owner or group is not shown.
+//! - A command does no more than its caller could do through the mount, capability by capability.
+//! - A file is copied that the caller could walk to, from a directory that the caller has open. Only
+//!   the capability that opens any file by its handle allows any file.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,12 +11,15 @@ use std::os::unix::ffi::OsStrExt;
 use larder::Directory;
 use larder::commands::{Command, Original};
 use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
 
 use super::changes::Tree;
 use crate::server::access::{Caller, EXECUTE, READ, WRITE};
 use crate::server::call::{Outcome, failed};
 
 const SET_GID: u64 = 0o2000;
+/// The attribute that gives a program capabilities.
+const OF_PROGRAMS: &[u8] = b"security.capability";
 /// Namespaces of extended attributes that only root may change.
 const OF_ROOT: [&[u8]; 2] = [b"security.", b"trusted."];
 const OF_USERS: &[u8] = b"user.";
@@ -25,7 +29,7 @@ const OF_USERS: &[u8] = b"user.";
 /// to someone else.
 pub(super) fn check(command: &Command<'_>, tree: &mut Tree<'_>) -> Outcome {
     let caller = tree.caller;
-    if caller.is_privileged {
+    if caller.may_everything() {
         return if caller.owners.is_empty() { Ok(()) } else { check_shown(command, tree) };
     }
     match *command {
@@ -38,6 +42,10 @@ pub(super) fn check(command: &Command<'_>, tree: &mut Tree<'_>) -> Outcome {
             caller.check_owner(&tree.inode(existing)?)?;
             check_adds(&caller, tree, path)
         }
+        Command::Mknod { path, .. } => {
+            caller.check_may(CapabilitySet::MKNOD)?;
+            check_adds(&caller, tree, path)
+        }
         Command::Unlink { path } | Command::Rmdir { path } => check_removes(&caller, tree, path),
         Command::Rename { path, to } => {
             check_removes(&caller, tree, path)?;
@@ -46,20 +54,29 @@ pub(super) fn check(command: &Command<'_>, tree: &mut Tree<'_>) -> Outcome {
         }
         Command::Chown { path, uid, gid } => {
             let inode = tree.inode(path)?;
-            caller.check_owner(&inode)?;
-            let stays = inode.metadata().uid == uid as u32;
-            let is_own = stays && caller.is_in_group(gid as u32);
-            if is_own { Ok(()) } else { Err(Errno::PERM) }
+            let metadata = inode.metadata();
+            let stays = metadata.uid == uid as u32;
+            let is_own =
+                caller.check_owner(&inode).is_ok() && stays && caller.is_in_group(gid as u32);
+            let may = is_own || caller.may_with(&metadata, CapabilitySet::CHOWN);
+            if may { Ok(()) } else { Err(Errno::PERM) }
         }
         Command::Chmod { path, mode } if mode & SET_GID != 0 => {
             let inode = tree.inode(path)?;
             caller.check_owner(&inode)?;
-            if caller.is_in_group_of(&inode) { Ok(()) } else { Err(Errno::PERM) }
+            if caller.keeps_set_gid_of(&inode) { Ok(()) } else { Err(Errno::PERM) }
         }
-        Command::SetXattr { name, .. } | Command::RemoveXattr { name, .. }
+        Command::SetXattr { path, name, .. } | Command::RemoveXattr { path, name }
+            if name == OF_PROGRAMS =>
+        {
+            let may = caller.may_with(&tree.inode(path)?.metadata(), CapabilitySet::SETFCAP);
+            if may { Ok(()) } else { Err(Errno::PERM) }
+        }
+        Command::SetXattr { path, name, .. } | Command::RemoveXattr { path, name }
             if OF_ROOT.iter().any(|space| name.starts_with(space)) =>
         {
-            Err(Errno::PERM)
+            let may = caller.may_with(&tree.inode(path)?.metadata(), CapabilitySet::SYS_ADMIN);
+            if may { Ok(()) } else { Err(Errno::PERM) }
         }
         Command::SetXattr { path, name, .. } | Command::RemoveXattr { path, name }
             if name.starts_with(OF_USERS) =>
@@ -79,16 +96,20 @@ pub(super) fn check(command: &Command<'_>, tree: &mut Tree<'_>) -> Outcome {
             check_reads_original(command, tree)?;
             caller.check_owner(&tree.inode(path)?)
         }
-        // Devices, flags, and extents as they are stored.
+        // Flags, and extents as they are stored.
         _ => Err(Errno::PERM),
     }
 }
 
-/// Refuses a copy of a file that the caller may not read.
-pub(super) fn check_reads_original(command: &Command<'_>, tree: &Tree<'_>) -> Outcome {
+/// Refuses a copy of a file that the caller could not open for reading.
+pub(super) fn check_reads_original(command: &Command<'_>, tree: &mut Tree<'_>) -> Outcome {
     let Original { subvolume, inode } = Original::of(command).ok_or(Errno::PERM)?;
     let subvolume = tree.server.filesystem.subvolume_by_id(subvolume).map_err(failed)?;
-    tree.caller.check_access(&subvolume.inode(inode).map_err(failed)?, READ)
+    let inode = subvolume.inode(inode).map_err(failed)?;
+    tree.caller.check_access(&inode, READ)?;
+    let is_reached =
+        tree.caller.may(CapabilitySet::DAC_READ_SEARCH) || tree.reaches_original(&inode)?;
+    if is_reached { Ok(()) } else { Err(Errno::ACCESS) }
 }
 
 /// Refuses what root may not do with inodes whose owner or group is not shown.
@@ -122,7 +143,7 @@ fn check_shown(command: &Command<'_>, tree: &mut Tree<'_>) -> Outcome {
 }
 
 /// Whether the caller, as any user, may do that with a new inode of their own.
-pub(super) fn any_owner_may(command: &Command<'_>, tree: &Tree<'_>) -> bool {
+pub(super) fn any_owner_may(command: &Command<'_>, tree: &mut Tree<'_>) -> bool {
     match *command {
         Command::Chmod { mode, .. } => mode & SET_GID == 0,
         Command::SetXattr { name, .. } => name.starts_with(OF_USERS),

@@ -8,16 +8,18 @@ use larder::{SendOptions, SendProgress, SendSnapshot, StreamVersion};
 use larder_ioctl::channel::{Kind, SendRequest, frame};
 use rustix::io::Errno;
 
-use crate::server::refusal::Refusal;
+use super::Grant;
+use crate::server::refusal::{Refusal, refuse};
 use crate::server::state::Server;
 
 /// The client is told of each further step of so many millionths.
 const STEP: u32 = 1000;
 
-/// Sends a snapshot as it is committed, until the client closes the connection.
+/// Sends the snapshot of a grant as it is committed, until the client closes the connection.
 pub(super) fn send(
     server: &Server,
     request: &SendRequest,
+    grant: &Grant,
     socket: &UnixStream,
 ) -> Result<Vec<u8>, Refusal> {
     let version = u32::try_from(request.version).ok().and_then(StreamVersion::from_number);
@@ -37,7 +39,8 @@ pub(super) fn send(
         progress: Arc::default(),
     };
     let mut frames = Frames { socket, progress: options.progress.clone(), told: 0 };
-    subvolume(&request.snapshot)?.send(&options, &mut frames)?;
+    let root = grant.inode(server).map_err(|errno| refuse(errno, ""))?;
+    root.into_subvolume()?.send(&options, &mut frames)?;
     Ok(Vec::new())
 }
 

@@ -6,19 +6,19 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
 use std::thread::{self, Scope};
+use std::time::Duration;
 
 use larder::Uuid;
-use larder_ioctl::channel::{Kind, Request, descriptor, frame, name_for};
+use larder_ioctl::channel::{Authority, Kind, Request, descriptor, frame, name_for};
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
-use rustix::net::{Shutdown, UCred, shutdown};
+use rustix::net::{Shutdown, shutdown};
 
-use super::{Channel, changes, receive, send, state, walk};
+use super::{Channel, Grant, changes, receive, send, state, walk};
 use crate::protocol::abi::ShownId;
-use crate::server::access::{Caller, is_privileged};
 use crate::server::exchange::Exchange;
 use crate::server::further;
-use crate::server::refusal::Refusal;
-use crate::server::state::Server;
+use crate::server::refusal::{Refusal, refuse};
 use crate::transport::Notify;
 
 /// What happens to a connection that is not served any more.
@@ -29,20 +29,17 @@ enum Next {
     Ending,
 }
 
-/// The user and the process at the other end.
-#[derive(Clone, Copy, Debug)]
-struct Peer {
-    uid: ShownId,
-    gid: ShownId,
-    pid: u32,
+/// Why a connection is served.
+enum Authorized {
+    By(Grant),
+    /// By the open image, and whether it is open for writing.
+    ByImage {
+        is_writable: bool,
+    },
 }
 
-impl Peer {
-    fn calls(self, server: &Server) -> Caller<'_> {
-        let Self { uid, gid, pid } = self;
-        Caller { uid, gid, pid, is_privileged: uid == ShownId::ROOT, owners: &server.owners }
-    }
-}
+/// How long a client may take to show its authority.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Shuts everything down when dropped, also while a panic unwinds.
 struct Ending<'c> {
@@ -76,14 +73,13 @@ fn accept<'s>(
     for number in 0_u64.. {
         // It fails once the listener is shut down.
         let Ok((socket, _)) = listener.accept() else { return };
-        let Ok(UCred { pid, uid, gid }) = socket_peercred(&socket) else { continue };
-        let (uid, gid) = (ShownId::new(uid.as_raw()), ShownId::new(gid.as_raw()));
-        let peer = Peer { uid, gid, pid: pid.as_raw_nonzero().get() as u32 };
-        let is_allowed = is_privileged(uid, exchange.owner);
-        if is_allowed && exchange.channel.enter(number, &socket) {
+        let Ok(peer) = socket_peercred(&socket) else { continue };
+        let user = ShownId::new(peer.uid.as_raw());
+        let is_known = user == ShownId::ROOT || user == exchange.owner;
+        if is_known && exchange.channel.meet(number, &socket) {
             let serve = move || {
                 // An error ends the connection, and so does a panic, which was reported.
-                let serve = || serve_connection(exchange, peer, &socket, kernel);
+                let serve = || serve_connection(exchange, number, &socket, kernel);
                 let served = catch_unwind(AssertUnwindSafe(serve));
                 exchange.channel.leave(number);
                 if let Ok(Ok(Next::Ending)) = served {
@@ -100,41 +96,107 @@ fn accept<'s>(
 
 fn serve_connection(
     exchange: &Exchange,
-    peer: Peer,
+    number: u64,
     socket: &UnixStream,
     kernel: &dyn Notify,
 ) -> io::Result<Next> {
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let Some(shown) = Authority::shown(socket)? else { return Ok(Next::Nothing) };
+    socket.set_read_timeout(None)?;
+    let authorized = match authorized(exchange, shown) {
+        Ok(authorized) => authorized,
+        Err(refusal) => {
+            answer(socket, Err(refusal))?;
+            return Ok(Next::Nothing);
+        }
+    };
+    if !exchange.channel.enter(number) {
+        answer(socket, Err(refuse(Errno::BUSY, "its server serves too many clients already")))?;
+        return Ok(Next::Nothing);
+    }
     let mut body = Vec::new();
     while let Some(kind) = frame::read(socket, &mut body)? {
-        let served = match Request::parse(kind, &body)? {
-            Request::Send(request) => {
-                exchange.with_server(|server| send::send(server, &request, socket))
-            }
-            Request::Receive(request) => {
-                exchange.with_server(|server| receive::receive(server, &request, socket, kernel))
-            }
-            Request::Change(directory) => exchange.with_server(|server| {
-                changes::change(server, directory, peer.calls(server), socket, kernel)
-            }),
-            Request::Walk(request) => exchange.with_server(|server| {
-                walk::walk(server, &request, peer.calls(server), socket, kernel)
-            }),
-            Request::State => exchange.with_server(|server| state::keep(server, socket, kernel)),
-            Request::Remount(words) => exchange.remount(&words, kernel).map(|()| Vec::new()),
-            Request::Mount(words) => {
-                mount_for(exchange, &words, socket)?;
+        let request = Request::parse(kind, &body)?;
+        let served = match (request, &authorized) {
+            (Request::Mount(words), _) => {
+                mount_for(exchange, &words, &authorized, socket)?;
                 continue;
             }
-            Request::Ending => return Ok(Next::Ending),
+            (_, Authorized::ByImage { .. }) => Err(refuse(Errno::PERM, "an image only mounts")),
+            (Request::Ending, Authorized::By(_)) => return Ok(Next::Ending),
+            (request, Authorized::By(grant)) => {
+                serve_request(exchange, request, grant, socket, kernel)
+            }
         };
         answer(socket, served)?;
     }
     Ok(Next::Nothing)
 }
 
+/// Serves a request about an inode of the mount, or about all of it.
+fn serve_request(
+    exchange: &Exchange,
+    request: Request,
+    grant: &Grant,
+    socket: &UnixStream,
+    kernel: &dyn Notify,
+) -> Result<Vec<u8>, Refusal> {
+    match request {
+        Request::Change => {
+            exchange.with_server(|server| changes::change(server, grant, socket, kernel))
+        }
+        Request::Walk(request) => {
+            exchange.with_server(|server| walk::walk(server, &request, grant, socket, kernel))
+        }
+        Request::Send(request) => {
+            grant.check_administers()?;
+            exchange.with_server(|server| send::send(server, &request, grant, socket))
+        }
+        Request::Receive(request) => {
+            grant.check_may_everything()?;
+            exchange.with_server(|server| receive::receive(server, &request, grant, socket, kernel))
+        }
+        Request::State => {
+            grant.check_administers()?;
+            exchange.with_server(|server| state::keep(server, socket, kernel))
+        }
+        Request::Remount(words) => {
+            grant.check_administers()?;
+            exchange.remount(&words, kernel).map(|()| Vec::new())
+        }
+        Request::Mount(_) | Request::Ending => unreachable!("these are served apart"),
+    }
+}
+
+/// What a client may do that has shown this.
+fn authorized(exchange: &Exchange, shown: Authority) -> Result<Authorized, Refusal> {
+    match shown {
+        Authority::Token(token) => {
+            let grant = exchange.channel.grants.redeem(token);
+            let grant = grant.filter(|grant| grant.is_of(exchange.owner));
+            let grant =
+                grant.ok_or_else(|| refuse(Errno::PERM, "the token is not valid (any more)"))?;
+            Ok(Authorized::By(grant))
+        }
+        Authority::Image(image) => {
+            let is_writable = exchange.is_writable_image(&image)?;
+            Ok(Authorized::ByImage { is_writable })
+        }
+    }
+}
+
 /// Hands out a mount with the options `words`.
-fn mount_for(exchange: &Exchange, words: &str, socket: &UnixStream) -> io::Result<()> {
-    match further::mount(exchange, words) {
+fn mount_for(
+    exchange: &Exchange,
+    words: &str,
+    authorized: &Authorized,
+    socket: &UnixStream,
+) -> io::Result<()> {
+    let is_writable = match authorized {
+        Authorized::By(grant) => grant.check_administers().map(|()| true),
+        Authorized::ByImage { is_writable } => Ok(*is_writable),
+    };
+    match is_writable.and_then(|is_writable| further::mount(exchange, words, is_writable)) {
         Ok((reply, tree)) => {
             answer(socket, Ok(reply.body()))?;
             descriptor::send(socket, tree)

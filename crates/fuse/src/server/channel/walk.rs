@@ -1,7 +1,8 @@
 //! Trees that a client reads: names, attributes and data, many in one message.
 //!
 //! # Invariants
-//! - The client learns no more than it could read through the mount. Root may read everything.
+//! - The client learns no more than it could read through the mount, from the directory of its grant
+//!   down.
 //! - Depth costs no stack, and a directory inside itself does not make the walk endless.
 //! - The walk holds no lock while it sends, and it ends soon after its client.
 //! - Of a file, the client gets as much data as the ranges before it say, whatever other programs
@@ -16,9 +17,11 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use larder::{Directory, Entry, File, FileType, Inode, ListedEntry, ListedInode, Metadata};
-use larder_ioctl::channel::{Attributes, Kind, NodeId, Record, WalkRequest, Wants, frame};
+use larder_ioctl::channel::{Attributes, Kind, Record, WalkRequest, Wants, frame};
 use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
 
+use super::Grant;
 use super::changes::gone;
 use crate::protocol::Notice;
 use crate::server::access::{Caller, EXECUTE, READ};
@@ -44,19 +47,18 @@ const MOST_PATH_BYTES: usize = 256 << 10;
 pub(super) fn walk(
     server: &Server,
     request: &WalkRequest,
-    caller: Caller<'_>,
+    grant: &Grant,
     socket: &UnixStream,
     kernel: &dyn Notify,
 ) -> Result<Vec<u8>, Refusal> {
     if request.wants.data || request.wants.written {
         get_written_data(server, kernel);
     }
-    let NodeId { subvolume, inode } = request.directory;
-    let inode = server.filesystem.subvolume_by_id(subvolume)?.inode(inode)?;
-    let directory = inode.into_directory()?;
+    let (directory, caller) = (grant.directory(server)?, grant.caller(server));
     let out = Records { socket, waiting: Vec::new() };
     let (path, frames, above) = Default::default();
-    let mut walk = Walk { server, caller, wants: request.wants, out, path, frames, above };
+    let (wants, shows_trusted) = (request.wants, caller.may(CapabilitySet::SYS_ADMIN));
+    let mut walk = Walk { server, caller, wants, shows_trusted, out, path, frames, above };
     let name = OsStr::from_bytes(&request.name);
     let walked = if name.is_empty() {
         walk.enter(directory, name)
@@ -126,6 +128,8 @@ struct Walk<'s> {
     server: &'s Server,
     caller: Caller<'s>,
     wants: Wants,
+    /// Whether the client sees attributes that the kernel shows only to root.
+    shows_trusted: bool,
     out: Records<'s>,
     /// The path of the innermost directory.
     path: Vec<u8>,
@@ -290,8 +294,7 @@ impl Walk<'_> {
                 Err(error) => return Ok(Err(failed(error))),
             };
             let name = xattr.name.as_bytes();
-            // The kernel shows others than root none of these.
-            if self.caller.is_privileged || !name.starts_with(b"trusted.") {
+            if self.shows_trusted || !name.starts_with(b"trusted.") {
                 let value = self.server.owners.shown_xattr(name, xattr.value);
                 self.out.add(&Record::Xattr { name, value: &value })?;
             }

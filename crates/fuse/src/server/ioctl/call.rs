@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::server::call::{Call, Outcome};
@@ -33,6 +34,16 @@ impl<'i> Ioctl<'i> {
     /// The node that the ioctl was called on.
     pub(super) fn node(&self) -> Result<Arc<FuseNode>, Errno> {
         self.server.node(self.call)
+    }
+
+    /// Refuses callers without `capability`.
+    pub(super) fn check_may(&self, capability: CapabilitySet) -> Outcome {
+        self.call.caller.check_may(capability)
+    }
+
+    /// Refuses a change through a mount that is read-only.
+    pub(super) fn check_writable(&self) -> Outcome {
+        self.server.check_writable_view(self.call)
     }
 
     /// The structure at the beginning of the input.

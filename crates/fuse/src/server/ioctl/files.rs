@@ -8,6 +8,7 @@ use larder_ioctl::abi::{
     LogicalInoArgs,
 };
 use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
 use zerocopy::FromZeros;
 
 use super::call::{Ioctl, padded};
@@ -33,7 +34,7 @@ pub(super) fn look_up_inode(ioctl: &mut Ioctl<'_>) -> Outcome {
     if asked.objectid == root {
         return ioctl.output(&InoLookupArgs { treeid, name: padded(b""), ..asked });
     }
-    ioctl.call.caller.check_privileged()?;
+    ioctl.check_may(CapabilitySet::SYS_ADMIN)?;
     let inode = subvolume.inode(asked.objectid).map_err(failed)?;
     let paths = inode.paths().map_err(failed)?;
     let path = paths.first().ok_or(Errno::NOENT)?.as_os_str().as_bytes();
@@ -45,7 +46,7 @@ pub(super) fn look_up_inode(ioctl: &mut Ioctl<'_>) -> Outcome {
 
 /// All paths of an inode in the subvolume that the ioctl was called in.
 pub(super) fn inode_paths(ioctl: &mut Ioctl<'_>) -> Outcome {
-    ioctl.call.caller.check_privileged()?;
+    ioctl.check_may(CapabilitySet::DAC_READ_SEARCH)?;
     let (asked, more) = ioctl.input_and_more::<InoPathArgs>()?;
     let node = ioctl.node()?;
     let paths =
@@ -69,7 +70,7 @@ pub(super) fn inode_paths(ioctl: &mut Ioctl<'_>) -> Outcome {
 
 /// The file extents that refer to the data at a logical address.
 pub(super) fn extent_references(ioctl: &mut Ioctl<'_>) -> Outcome {
-    ioctl.call.caller.check_privileged()?;
+    ioctl.check_may(CapabilitySet::SYS_ADMIN)?;
     let (asked, more) = ioctl.input_and_more::<LogicalInoArgs>()?;
     if asked.flags & !IGNORE_OFFSET != 0 {
         return Err(Errno::INVAL);

@@ -6,19 +6,20 @@ use larder_ioctl::abi::{
     DEV_STATS, DEV_STATS_RESET, DevStatsArgs, HEALTH_VERSION, HealthArgs, REASON_BYTES,
 };
 use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
 use zerocopy::FromZeros;
 
 use super::call::Ioctl;
 use crate::server::call::{Outcome, failed};
 
-/// The error counts of a device. A privileged caller can reset them.
+/// The error counts of a device. A caller with `CAP_SYS_ADMIN` can reset them.
 pub(super) fn device_errors(ioctl: &mut Ioctl<'_>) -> Outcome {
     let asked: DevStatsArgs = ioctl.input()?;
     let errors = if asked.flags & DEV_STATS_RESET == 0 {
         let all = ioctl.server.filesystem.device_errors().map_err(failed)?;
         all.into_iter().find(|errors| errors.id == asked.devid)
     } else {
-        ioctl.call.caller.check_privileged()?;
+        ioctl.check_may(CapabilitySet::SYS_ADMIN)?;
         ioctl.server.filesystem.reset_device_errors(asked.devid).map_err(failed)?
     };
     let errors = errors.ok_or(Errno::NODEV)?;

@@ -8,6 +8,7 @@ use larder_ioctl::abi::{
     DevInfoArgs, FeatureFlags, FsInfoArgs, GLOBAL_RESERVE, LABEL_BYTES, SpaceArgs, SpaceInfo,
 };
 use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
 use zerocopy::FromZeros;
 
 use super::call::{Ioctl, padded, text};
@@ -65,7 +66,8 @@ pub(super) fn get_label(ioctl: &mut Ioctl<'_>) -> Outcome {
 }
 
 pub(super) fn set_label(ioctl: &mut Ioctl<'_>) -> Outcome {
-    ioctl.call.caller.check_privileged()?;
+    ioctl.check_may(CapabilitySet::SYS_ADMIN)?;
+    ioctl.check_writable()?;
     let label: [u8; LABEL_BYTES] = ioctl.input()?;
     ioctl.server.filesystem.set_label(OsStr::from_bytes(text(&label))).map_err(failed)
 }

@@ -8,6 +8,7 @@ use zerocopy::FromZeros;
 use super::call::Ioctl;
 use crate::protocol::Notice;
 use crate::server::call::{Outcome, failed};
+use crate::server::channel::Grant;
 
 /// `FS_XFLAG_*`, each with the flag of `FS_IOC_GETFLAGS` that means the same.
 const XFLAGS: [(u32, u32); 5] =
@@ -60,6 +61,14 @@ pub(super) fn set_fsxattr(ioctl: &mut Ioctl<'_>) -> Outcome {
 
 pub(super) fn get_version(ioctl: &mut Ioctl<'_>) -> Outcome {
     ioctl.output(&ioctl.node()?.inode.metadata().generation)
+}
+
+/// A token for the inode. It says whether the caller can write here.
+pub(super) fn token(ioctl: &mut Ioctl<'_>) -> Outcome {
+    let node = ioctl.node()?;
+    let is_writable = ioctl.check_writable().is_ok();
+    let grant = Grant::new(&node.inode, &ioctl.call.caller, is_writable);
+    ioctl.output(&ioctl.server.channel.grants.give(grant))
 }
 
 /// The control channel, and which inode this is.

@@ -2,7 +2,10 @@
 //!
 //! # Invariants
 //! - The kernel checks no permission before it passes an ioctl on: each handler checks what btrfs
-//!   would, and lets the user who runs the server do what root may.
+//!   would, capability by capability, and lets the user who runs the server do what root may.
+//! - Nor does the kernel ask whether the mount is read-only: each handler that changes something
+//!   asks ([`Ioctl::check_writable`]).
+//! - An inode that an ioctl names by a number alone needs the capability that reaches all inodes.
 //! - The server tells the kernel of each name that it adds or removes here.
 
 mod call;
@@ -48,6 +51,7 @@ fn dispatch(request: Opcode, ioctl: &mut Ioctl<'_>) -> Outcome {
         abi::FSSETXATTR => inode::set_fsxattr(ioctl),
         abi::GETVERSION => inode::get_version(ioctl),
         abi::CHANNEL => inode::channel(ioctl),
+        abi::TOKEN => inode::token(ioctl),
         abi::INO_LOOKUP => files::look_up_inode(ioctl),
         abi::GET_FSLABEL => info::get_label(ioctl),
         abi::SET_FSLABEL => info::set_label(ioctl),

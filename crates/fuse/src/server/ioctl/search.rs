@@ -3,6 +3,7 @@
 use larder::{ItemType, Key, TreeItem};
 use larder_ioctl::abi::{SearchArgs, SearchArgsV2, SearchHeader, SearchKey};
 use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::call::Ioctl;
@@ -63,7 +64,7 @@ fn search(
     wanted: &SearchKey,
     mut take: impl FnMut(&TreeItem) -> bool,
 ) -> Outcome {
-    ioctl.call.caller.check_privileged()?;
+    ioctl.check_may(CapabilitySet::SYS_ADMIN)?;
     let item_type = |number: u32| u8::try_from(number).map_or(ItemType(u8::MAX), ItemType);
     let first = Key::new(wanted.min_objectid, item_type(wanted.min_type), wanted.min_offset);
     let last = Key::new(wanted.max_objectid, item_type(wanted.max_type), wanted.max_offset);

@@ -7,16 +7,19 @@ use larder::{Inode, SnapshotKind, Subvolume, Timestamp, Uuid};
 use larder_ioctl::abi::{
     ReceivedArgs, SUBVOL_RDONLY, SUBVOL_SPEC_BY_ID, Timespec, VolArgs, VolArgsV2,
 };
+use larder_ioctl::channel::Token;
 use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
 
 use super::call::{Ioctl, text};
 use crate::protocol::Notice;
 use crate::server::access::{EXECUTE, WRITE};
 use crate::server::call::{Call, Outcome, failed};
 use crate::server::nodes::number_of;
+use crate::server::reach::Reach;
 
-/// Type and permissions of a subvolume's root, before the umask, which the server does not learn.
-const ROOT_MODE: u32 = 0o040_755;
+/// Type and permissions of a subvolume's root, before the umask.
+const ROOT_MODE: u32 = 0o040_777;
 
 pub(super) fn create(ioctl: &mut Ioctl<'_>) -> Outcome {
     let args: VolArgs = ioctl.input()?;
@@ -33,15 +36,17 @@ pub(super) fn create_v2(ioctl: &mut Ioctl<'_>) -> Outcome {
 }
 
 fn create_named(ioctl: &Ioctl<'_>, name: &OsStr) -> Outcome {
+    ioctl.check_writable()?;
     let directory = ioctl.node()?.directory()?;
-    ioctl.call.caller.check_access(&directory, WRITE | EXECUTE)?;
-    let root = ioctl.call.new_inode(ROOT_MODE, 0, (0, 0))?;
+    let caller = &ioctl.call.caller;
+    caller.check_access(&directory, WRITE | EXECUTE)?;
+    let root = ioctl.call.new_inode(ROOT_MODE, caller.thread.umask(), (0, 0))?;
     directory.create_child_subvolume(name, &root).map_err(failed)?;
     ioctl.call.tell_of_name(ioctl.call.id, name);
     Ok(())
 }
 
-/// A snapshot. In place of a descriptor, the caller gives the id of the subvolume.
+/// A snapshot. In place of a descriptor, the caller gives a token for the root of the subvolume.
 pub(super) fn snapshot(ioctl: &mut Ioctl<'_>) -> Outcome {
     let args: VolArgsV2 = ioctl.input()?;
     let kind = match args.flags {
@@ -50,9 +55,12 @@ pub(super) fn snapshot(ioctl: &mut Ioctl<'_>) -> Outcome {
         _ => return Err(Errno::OPNOTSUPP),
     };
     let name = name(&args.name)?;
+    ioctl.check_writable()?;
     let directory = ioctl.node()?.directory()?;
-    let source = ioctl.server.filesystem.subvolume_by_id(args.fd as u64).map_err(failed)?;
-    let root = source.root().map_err(failed)?;
+    let [first, second, ..] = args.unused;
+    let source = ioctl.server.channel.grants.redeem(Token { words: [first, second] });
+    let root = source.ok_or(Errno::BADF)?.inode(ioctl.server)?;
+    let source = root.clone().into_subvolume().map_err(failed)?;
     ioctl.call.caller.check_owner(&root)?;
     ioctl.call.caller.check_access(&directory, WRITE | EXECUTE)?;
     directory.snapshot_child(name, &source, kind).map_err(failed)?;
@@ -61,12 +69,15 @@ pub(super) fn snapshot(ioctl: &mut Ioctl<'_>) -> Outcome {
 }
 
 pub(super) fn delete(ioctl: &mut Ioctl<'_>) -> Outcome {
+    ioctl.check_writable()?;
     let args: VolArgs = ioctl.input()?;
     delete_named(ioctl, &ioctl.node()?.inode, ioctl.call.id, name(&args.name)?)
 }
 
-/// Deletes by name, or by the id of the subvolume, wherever in the file system it is.
+/// Deletes by name, or by the id of the subvolume: wherever in the file system it is for a caller
+/// with `CAP_SYS_ADMIN`, and elsewhere below the directory that the ioctl was called on.
 pub(super) fn delete_v2(ioctl: &mut Ioctl<'_>) -> Outcome {
+    ioctl.check_writable()?;
     let args: VolArgsV2 = ioctl.input()?;
     match args.flags {
         0 => delete_named(ioctl, &ioctl.node()?.inode, ioctl.call.id, name(&args.name)?),
@@ -77,6 +88,7 @@ pub(super) fn delete_v2(ioctl: &mut Ioctl<'_>) -> Outcome {
             let name = info.map_err(failed)?.name.ok_or(Errno::NOENT)?;
             let parent = ioctl.server.filesystem.subvolume_by_id(name.parent).map_err(failed)?;
             let directory = parent.inode(name.directory).map_err(failed)?;
+            check_reaches(ioctl, &directory)?;
             let node = number_of(name.parent, name.directory);
             delete_named(ioctl, &directory, node, OsStr::from_bytes(&name.name))
         }
@@ -84,11 +96,23 @@ pub(super) fn delete_v2(ioctl: &mut Ioctl<'_>) -> Outcome {
     }
 }
 
+/// Refuses callers that may not use ids and could not walk to `directory` either.
+fn check_reaches(ioctl: &Ioctl<'_>, directory: &Inode) -> Outcome {
+    let caller = ioctl.call.caller;
+    if caller.may(CapabilitySet::SYS_ADMIN) {
+        return Ok(());
+    }
+    let mut reach = Reach::new(caller);
+    reach.add(ioctl.node()?.directory()?);
+    let is_reached = reach.searches(directory.clone().into_directory().map_err(failed)?)?;
+    if is_reached { Ok(()) } else { Err(Errno::PERM) }
+}
+
 /// Deletes a subvolume in `directory`, which the kernel knows as `node`.
 fn delete_named(ioctl: &Ioctl<'_>, directory: &Inode, node: u64, name: &OsStr) -> Outcome {
     let directory = directory.clone().into_directory().map_err(failed)?;
     let child = directory.child(name).map_err(failed)?;
-    if !ioctl.call.caller.is_privileged {
+    if !ioctl.call.caller.may(CapabilitySet::SYS_ADMIN) {
         if !ioctl.server.options.user_subvol_rm_allowed {
             return Err(Errno::PERM);
         }
@@ -111,6 +135,7 @@ pub(super) fn get_flags(ioctl: &mut Ioctl<'_>) -> Outcome {
 pub(super) fn set_flags(ioctl: &mut Ioctl<'_>) -> Outcome {
     let subvolume = subvolume_of(ioctl)?;
     ioctl.call.caller.check_owner(&ioctl.node()?.inode)?;
+    ioctl.check_writable()?;
     let flags: u64 = ioctl.input()?;
     if flags & !SUBVOL_RDONLY != 0 {
         return Err(Errno::OPNOTSUPP);
@@ -122,6 +147,7 @@ pub(super) fn set_received(ioctl: &mut Ioctl<'_>) -> Outcome {
     let args: ReceivedArgs = ioctl.input()?;
     let subvolume = subvolume_of(ioctl)?;
     ioctl.call.caller.check_owner(&ioctl.node()?.inode)?;
+    ioctl.check_writable()?;
     let sent = Timestamp { seconds: args.stime.sec as i64, nanoseconds: args.stime.nsec };
     let uuid = Uuid::from_bytes(args.uuid);
     let (rtransid, received) = subvolume.set_received(uuid, args.stransid, sent).map_err(failed)?;
@@ -129,7 +155,8 @@ pub(super) fn set_received(ioctl: &mut Ioctl<'_>) -> Outcome {
 }
 
 pub(super) fn set_default(ioctl: &mut Ioctl<'_>) -> Outcome {
-    ioctl.call.caller.check_privileged()?;
+    ioctl.check_may(CapabilitySet::SYS_ADMIN)?;
+    ioctl.check_writable()?;
     let id = match ioctl.input()? {
         // As for the kernel, 0 is the top level.
         0 => 5,

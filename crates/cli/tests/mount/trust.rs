@@ -1,0 +1,323 @@
+//! What the server believes of its callers: capabilities, read-only views, and tokens. Containers
+//! are mount namespaces in which a process of root sees one directory, with few capabilities.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, ErrorKind, Read};
+use std::ops::ControlFlow;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use larder::commands::{Command as Change, Original};
+use larder::{ChangeEvent, MountedChanges, MountedWalk, WalkOptions};
+use larder_ioctl::channel::{Authority, Channel, Kind, Request, SendRequest, frame, token};
+use larder_testkit::{ImageSpec, KernelImage, Scratch};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+
+use crate::support::{Mounted, assert_same_lines, larder, shell, succeed};
+
+/// What setpriv(1) leaves to a caller.
+const CALLERS: [&str; 9] = [
+    "--inh-caps=-all --bounding-set=-all",
+    "--inh-caps=-all --bounding-set=-all,+sys_admin",
+    "--inh-caps=-all --bounding-set=-all,+dac_override",
+    "--inh-caps=-all --bounding-set=-all,+dac_read_search",
+    "--inh-caps=-all --bounding-set=-all,+fowner",
+    // What containers have.
+    "--inh-caps=-all --bounding-set=-all,+chown,+dac_override,+fowner,+fsetid,+setuid,+setgid,+mknod",
+    "--bounding-set=+all",
+    "--reuid=1001 --regid=1001 --clear-groups",
+    "--reuid=1002 --regid=1002 --clear-groups --ambient-caps=+sys_admin --inh-caps=+sys_admin",
+];
+
+/// How every privileged call ends for every caller, through a writable and a read-only view.
+fn endings(top: &Path, kind: &str) -> String {
+    fs::set_permissions(top, Permissions::from_mode(0o755)).unwrap();
+    let make = |path: &str| {
+        succeed(larder().args(["subvolume", "create"]).arg(top.join(path)));
+        succeed(larder().args(["inspect", "rootid"]).arg(top.join(path))).trim().to_owned()
+    };
+    shell(
+        top,
+        "mkdir -m 755 c c/empty c/acl c/narrow; mkdir -m 700 c/theirs host; setfacl -d -m u::rwx,g::rwx,o::rwx c/acl; setfacl -d -m u::rwx,g::rx,o::- c/narrow; echo secret > host/f; chown 1001 c/theirs",
+    );
+    make("c/own");
+    make("c/another");
+    shell(top, "chown 1001 c/another; sync -f .");
+    let scratch = Scratch::new();
+    fs::set_permissions(scratch.path(), Permissions::from_mode(0o755)).unwrap();
+    let mut all = Vec::new();
+    for caller in CALLERS {
+        for view in ["rw", "ro"] {
+            for user_namespace in ["", "unshare --user --map-root-user"] {
+                if !user_namespace.is_empty() && (view == "ro" || !caller.contains("+all")) {
+                    continue;
+                }
+                let (inside, outside) = (make("c/inside"), make("outside"));
+                let script = include_str!("callers.py");
+                let line = format!(
+                    "mount --bind {top}/c {folder}; mount -o remount,bind,{view} {folder}; cd {folder}; \
+                     umask 022; exec {user_namespace} setpriv {caller} \
+                     /usr/bin/python3 -c \"$1\" {kind} {outside} 257 {inside} 1099511627776",
+                    top = top.display(),
+                    folder = scratch.path().display(),
+                );
+                let mut container = Command::new("unshare");
+                container.args(["-m", "bash", "-euc", &line, "bash", script]);
+                let said = succeed(&mut container);
+                all.push(format!("{caller} {view} {user_namespace}\n{said}"));
+                let left = ["inside", "of-own", "of-another", "made", "theirs/made"];
+                let umasks = ["", "empty/", "acl/", "narrow/"].map(|at| format!("{at}with-umask"));
+                let names = left.into_iter().chain(umasks.iter().map(String::as_str));
+                let left = names.map(|name| top.join("c").join(name)).chain([top.join("outside")]);
+                for path in left.filter(|path| path.exists()) {
+                    succeed(larder().args(["subvolume", "delete"]).arg(path));
+                }
+            }
+        }
+    }
+    all.concat()
+}
+
+#[test]
+fn ioctls_ask_for_the_capabilities_that_the_kernels_btrfs_asks_for() {
+    let kernel = KernelImage::empty(&ImageSpec::new("callers"));
+    let mount = kernel.mount("");
+    let expected = endings(mount.path(), "kernel");
+    let mut ours = Mounted::unmounted();
+    fs::set_permissions(ours.folder(), Permissions::from_mode(0o755)).unwrap();
+    ours.mount(&["-o", "allow_other", "--create", "1G"]);
+    let seen = endings(&ours.path(), "larder");
+    assert_same_lines(&seen, &expected);
+    assert!(seen.contains(": allowed") && seen.contains("EPERM") && seen.contains("EROFS"));
+    ours.finish();
+}
+
+/// Runs `work` in a thread of root with these capabilities and no others.
+fn with_capabilities<T: Send>(left: CapabilitySet, work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        let limited = scope.spawn(move || {
+            let none = CapabilitySet::empty();
+            let sets = CapabilitySets { effective: left, permitted: left, inheritable: none };
+            set_capabilities(None, sets).unwrap();
+            work()
+        });
+        limited.join().expect("it does not panic")
+    })
+}
+
+/// Makes changes below `directory`, and returns what the server reported.
+fn change(
+    directory: &Path,
+    beside: Option<&Path>,
+    changes: &[Change<'_>],
+) -> io::Result<Vec<String>> {
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let seen = reports.clone();
+    let observe = move |event: ChangeEvent<'_>| {
+        if let ChangeEvent::Failed(reason) = event {
+            seen.lock().unwrap().push(reason.to_owned());
+        }
+        ControlFlow::Continue(())
+    };
+    let below = MountedChanges::below(File::open(directory)?, observe)?;
+    let mut below = below.expect("it is a mount of larder");
+    if let Some(beside) = beside {
+        below.directory_beside(File::open(beside)?)?.expect("it is the same mount");
+    }
+    changes.iter().try_for_each(|change| below.make(change))?;
+    below.finish()?;
+    Ok(Arc::try_unwrap(reports).expect("the server has ended").into_inner().unwrap())
+}
+
+#[test]
+fn a_client_without_capabilities_has_the_rights_of_its_user() {
+    let mounted = Mounted::new();
+    mounted.shell("mkdir c; mkdir -m 700 theirs; echo keep > theirs/f; chown -R 1001 theirs");
+    let unlink = [Change::Unlink { path: b"theirs/f" }, Change::Rmdir { path: b"theirs" }];
+    let read = |path: &str| fs::read_to_string(mounted.join(path)).unwrap();
+    let (top, none) = (mounted.path(), CapabilitySet::empty());
+    let reports = with_capabilities(none, || change(&top, None, &unlink)).unwrap();
+    assert!(reports[0].contains("Permission denied"), "{reports:?}");
+    assert_eq!(read("theirs/f"), "keep\n");
+    let walked = with_capabilities(none, || {
+        let all = WalkOptions { below: true, data: true, ..WalkOptions::default() };
+        let mut walk = MountedWalk::begin(File::open(&top).unwrap(), "".as_ref(), all).unwrap();
+        let mut walked = Vec::new();
+        while let Some(met) = walk.as_mut().expect("it is a mount of larder").next().unwrap() {
+            walked.push(format!("{met:?}"));
+        }
+        walked.concat()
+    });
+    assert!(walked.contains("Permission denied") && !walked.contains("\"f\""), "{walked}");
+    // With one capability it is allowed.
+    let reports = with_capabilities(CapabilitySet::DAC_OVERRIDE, || change(&top, None, &unlink));
+    assert_eq!(reports.unwrap(), [""; 0]);
+    assert!(!mounted.join("theirs").exists());
+    mounted.finish();
+}
+
+#[test]
+fn files_are_copied_from_where_the_client_could_open_them() {
+    let mounted = Mounted::new();
+    mounted.shell(
+        "mkdir c; mkdir -m 700 host; mkdir from from/d; echo secret > host/f; \
+                   echo bread > from/d/f; chmod 644 host/f; sync -f .",
+    );
+    let id = |path: &str| {
+        let inode = std::os::unix::fs::MetadataExt::ino(&fs::metadata(mounted.join(path)).unwrap());
+        Original { subvolume: 5, inode }
+    };
+    let copies = |original: Original| {
+        let changes = [Change::Mkfile { path: b"copy", ino: 0 }, original.copied_to(b"copy")];
+        change(&mounted.join("c"), Some(&mounted.join("from")), &changes)
+    };
+    let read = |path: &str| fs::read_to_string(mounted.join(path)).unwrap();
+    let none = CapabilitySet::empty();
+    let (inside, outside) = (id("from/d/f"), id("host/f"));
+    let reports = with_capabilities(none, || copies(outside)).unwrap();
+    assert!(reports[0].contains("Permission denied"), "{reports:?}");
+    assert_eq!(read("c/copy"), "");
+    mounted.shell("rm c/copy");
+    assert_eq!(with_capabilities(none, || copies(inside)).unwrap(), [""; 0]);
+    assert_eq!(read("c/copy"), "bread\n");
+    mounted.shell("rm c/copy");
+    // As for open_by_handle_at(2).
+    let reads = CapabilitySet::DAC_READ_SEARCH;
+    assert_eq!(with_capabilities(reads, || copies(outside)).unwrap(), [""; 0]);
+    mounted.finish();
+}
+
+/// What the server sends to a connection that shows `authority`, and then asks for changes.
+fn answer(name: &[u8], show: impl FnOnce(&UnixStream) -> io::Result<()>) -> Option<Kind> {
+    let address = SocketAddr::from_abstract_name(name).unwrap();
+    let socket = UnixStream::connect_addr(&address).unwrap();
+    // The server may have closed it.
+    let _ = show(&socket);
+    let _ = frame::write(&socket, Kind::Change, &[])
+        .and_then(|()| frame::write(&socket, Kind::End, &[]));
+    frame::read(&socket, &mut Vec::new()).ok().flatten()
+}
+
+/// The abstract names of the sockets of a process.
+fn sockets_of(pid: u32) -> Vec<Vec<u8>> {
+    let table = fs::read_to_string("/proc/net/unix").unwrap();
+    let prefix = format!("@larder-{pid}-");
+    let names = table.lines().filter_map(|line| line.rsplit(' ').next());
+    let names = names.filter(|name| name.starts_with(&prefix));
+    names.map(|name| name.as_bytes()[1..].to_vec()).collect()
+}
+
+#[test]
+fn a_connection_has_no_authority_of_its_own() {
+    let mounted = Mounted::in_foreground();
+    let pid = mounted.server_pid().as_raw_pid() as u32;
+    let name = sockets_of(pid).pop().expect("it listens");
+    assert_eq!(answer(&name, |_| Ok(())), None);
+    let nothing = larder_ioctl::channel::Token { words: [0; 2] };
+    let shows = |token| answer(&name, move |socket| Authority::Token(token).show(socket));
+    assert_eq!(shows(nothing), Some(Kind::Failed));
+    let held = token(File::open(mounted.path()).unwrap()).unwrap();
+    assert_eq!(shows(held), Some(Kind::Done));
+    assert_eq!(shows(held), Some(Kind::Failed), "it was redeemed");
+    mounted.finish();
+}
+
+#[test]
+fn strangers_hold_up_no_client() {
+    let mounted = Mounted::in_foreground();
+    let pid = mounted.server_pid().as_raw_pid() as u32;
+    let name = sockets_of(pid).pop().expect("it listens");
+    let address = SocketAddr::from_abstract_name(name).unwrap();
+    let connect = || UnixStream::connect_addr(&address).unwrap();
+    let mut strangers: Vec<_> = (0..100).map(|_| connect()).collect();
+    let (mut channel, _) = Channel::of(File::open(mounted.path()).unwrap()).unwrap().unwrap();
+    let refused = channel.call(&Request::Remount("nonsense".into()), &mut |_, _| Ok(()));
+    assert_ne!(refused.unwrap_err().kind(), ErrorKind::UnexpectedEof, "it was heard");
+    assert_eq!(strangers[0].read(&mut [0]).unwrap_or(0), 0, "the oldest had to go");
+    drop((strangers, channel));
+    mounted.finish();
+}
+
+/// A token of a read-only view, and requests that only some may make.
+#[test]
+fn a_token_says_what_its_caller_may() {
+    let mounted = Mounted::new();
+    let (top, image) = (mounted.path(), mounted.image());
+    let none = CapabilitySet::empty();
+    let call = |request: Request| {
+        let (mut channel, _) = Channel::of(File::open(&top)?)?.expect("it is a mount of larder");
+        channel.call(&request, &mut |_, _| Ok(()))
+    };
+    for request in [
+        Request::State,
+        Request::Remount("ro".into()),
+        Request::Mount(String::new()),
+        Request::Send(SendRequest::default()),
+    ] {
+        let refused = with_capabilities(none, || call(request)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{refused}");
+    }
+    let line = format!(
+        "mount --bind {top} {top}; mount -o remount,bind,ro {top}; cp -r /etc/hostname {top} && exit 9; \
+         {larder} cp /etc/hostname {top}/ && exit 9; {larder} mkdir {top}/d && exit 9; \
+         {larder} subvolume create {top}/s && exit 9; true",
+        top = top.display(),
+        larder = env!("CARGO_BIN_EXE_larder"),
+    );
+    succeed(Command::new("unshare").args(["-m", "bash", "-uc", &line]));
+    assert_eq!(mounted.shell("ls"), "");
+    // An image that is open is needed for a further mount, whatever sockets there are.
+    fs::set_permissions(&image, Permissions::from_mode(0o600)).unwrap();
+    let further = mounted.folder().join("further");
+    fs::create_dir(&further).unwrap();
+    succeed(larder().arg("mount").arg(&image).arg(&further));
+    succeed(larder().arg("umount").arg(&further));
+    mounted.finish();
+}
+
+/// A directory that was moved out of a tree keeps what is in it, however far its removal has come,
+/// and what moves meanwhile is no damage.
+#[test]
+fn a_removal_leaves_alone_what_was_moved_away() {
+    let mounted = Mounted::new();
+    mounted.shell("mkdir safe");
+    let names = |path: &Path| {
+        let entries = fs::read_dir(path).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    for round in 0..12 {
+        mounted.shell(
+            "mkdir -p tree/outer/inner; for d in $(seq 30); do mkdir tree/d$d; \
+             (cd tree/d$d && touch $(seq 60)); done; \
+             (cd tree/outer/inner && touch $(seq 150)); (cd tree/outer && touch $(seq 70))",
+        );
+        let (from, to) = (mounted.join("tree/outer"), mounted.join("safe").join(round.to_string()));
+        let mut removal = larder();
+        removal.args(["rm", "-r"]).arg(mounted.join("tree")).stderr(Stdio::piped());
+        let removal = removal.spawn().unwrap();
+        // Other programs move directories around in the tree.
+        for step in 0..round * 20 {
+            let one = mounted.join(format!("tree/d{}", step % 30 + 1));
+            let _ = fs::rename(&one, mounted.join("tree/d1/moved"));
+            let _ = fs::rename(mounted.join("tree/d1/moved"), &one);
+        }
+        let moved = fs::rename(&from, &to).is_ok();
+        let inner = || to.join("inner").exists().then(|| names(&to.join("inner")));
+        let left = moved.then(|| (names(&to), inner()));
+        let output = removal.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains("cleaning") && !said.contains("damage"), "{said}");
+        if let Some(left) = left {
+            assert_eq!((names(&to), inner()), left, "round {round}");
+        }
+        mounted.shell("rm -rf tree");
+    }
+    mounted.finish();
+}

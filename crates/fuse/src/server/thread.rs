@@ -1,0 +1,121 @@
+//! The thread that makes a request: what the request does not say of it, and `/proc` does.
+//!
+//! # Invariants
+//! - The thread waits for the reply while this is read. The kernel lets it neither end nor run
+//!   another program before, so that what `/proc` says is true of the caller.
+//! - A capability counts if it is in effect, and only in the user namespace of the server: in any
+//!   other it says nothing about this file system.
+//! - What cannot be read is denied.
+
+use std::fs;
+use std::sync::OnceLock;
+
+use rustix::thread::CapabilitySet;
+
+use crate::protocol::abi::ShownId;
+
+/// The mode bits that a new inode does not get, if they cannot be read.
+const CAREFUL_UMASK: u32 = 0o077;
+
+/// A thread.
+#[derive(Debug)]
+pub(super) struct Thread {
+    /// Its number, 0 if the server cannot see it.
+    pub(super) pid: u32,
+    status: OnceLock<Status>,
+}
+
+/// What `/proc` says of a thread.
+#[derive(Clone, Debug)]
+struct Status {
+    groups: Vec<ShownId>,
+    umask: u32,
+    /// Those in effect, if it is in the user namespace of the server.
+    capabilities: CapabilitySet,
+    is_in_namespace: bool,
+}
+
+impl Thread {
+    pub(super) fn new(pid: u32) -> Self {
+        Self { pid, status: OnceLock::new() }
+    }
+
+    /// The same, for use after the reply: nothing more is read.
+    pub(super) fn as_it_is(&self) -> Self {
+        Self { pid: 0, status: self.status().clone().into() }
+    }
+
+    /// Its supplementary groups.
+    pub(super) fn groups(&self) -> &[ShownId] {
+        &self.status().groups
+    }
+
+    pub(super) fn umask(&self) -> u32 {
+        self.status().umask
+    }
+
+    pub(super) fn capabilities(&self) -> CapabilitySet {
+        self.status().capabilities
+    }
+
+    /// Whether it is in the user namespace of the server.
+    pub(super) fn is_in_namespace(&self) -> bool {
+        self.status().is_in_namespace
+    }
+
+    fn status(&self) -> &Status {
+        self.status.get_or_init(|| Status::of(self.pid))
+    }
+}
+
+impl Status {
+    fn of(pid: u32) -> Self {
+        let text = match pid {
+            0 => String::new(),
+            pid => fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default(),
+        };
+        let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/user")).ok();
+        let theirs = namespace(&pid.to_string());
+        let is_in_namespace = theirs.is_some() && theirs == namespace("self");
+        Self::read(&text, is_in_namespace)
+    }
+
+    fn read(text: &str, is_in_namespace: bool) -> Self {
+        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+        let groups = field("Groups:").unwrap_or_default().split_whitespace();
+        let groups = groups.filter_map(|number| number.parse().ok().map(ShownId::new)).collect();
+        let number = |name, radix| u64::from_str_radix(field(name)?.trim(), radix).ok();
+        let umask = number("Umask:", 8).map_or(CAREFUL_UMASK, |umask| umask as u32 & 0o777);
+        let in_effect = number("CapEff:", 16).filter(|_| is_in_namespace).unwrap_or_default();
+        let capabilities = CapabilitySet::from_bits_truncate(in_effect);
+        Self { groups, umask, capabilities, is_in_namespace }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "Name:\tsh\nUmask:\t0027\nGroups:\t7 9 \nCapEff:\t0000000000200002\n";
+
+    #[test]
+    fn capabilities_count_only_in_the_namespace_of_the_server() {
+        let status = Status::read(TEXT, true);
+        let expected = CapabilitySet::SYS_ADMIN | CapabilitySet::DAC_OVERRIDE;
+        assert_eq!((status.capabilities, status.umask), (expected, 0o027));
+        assert_eq!(status.groups, [7, 9].map(ShownId::new));
+        let elsewhere = Status::read(TEXT, false);
+        assert_eq!((elsewhere.capabilities, elsewhere.umask), (CapabilitySet::empty(), 0o027));
+    }
+
+    #[test]
+    fn a_thread_that_cannot_be_seen_may_nothing() {
+        for pid in [0, u32::MAX] {
+            let thread = Thread::new(pid);
+            assert!(thread.capabilities().is_empty() && thread.groups().is_empty());
+            assert!(!thread.is_in_namespace());
+            assert_eq!(thread.umask(), CAREFUL_UMASK);
+        }
+        assert!(Thread::new(std::process::id()).is_in_namespace());
+    }
+}
