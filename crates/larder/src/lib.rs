@@ -72,7 +72,9 @@ mod send;
 
 /// The commands of streams, one by one.
 pub mod commands {
-    pub use larder_stream::{Changes, Command, LocalCommands, Original, StreamError, Timestamp};
+    pub use larder_stream::{
+        Change, Changes, Command, LocalChanges, Original, StreamError, Timestamp,
+    };
 }
 
 pub use find::{FilesystemName, find_filesystem, find_filesystems, find_further_devices, uuid_of};

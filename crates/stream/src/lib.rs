@@ -1,12 +1,13 @@
 //! Snapshots as streams: the format of `btrfs send` and `btrfs receive`, sending and receiving.
 //!
 //! - [`Reader`] and [`Writer`]: a stream as [`Command`]s, of every [`Version`].
-//! - [`LocalCommands`] and [`encode_local`]: commands that stay on the machine.
+//! - [`LocalChanges`] and [`encode_local`]: changes that processes of one machine ask for. What no
+//!   stream may say is a [`Change`] and no command.
 //! - [`Follower`]: the progress of a stream that passes by.
 //! - [`dump()`]: a stream as text.
 //! - [`send()`]: a read-only snapshot as a stream, full or as an increment to a parent.
 //! - [`receive()`]: a stream as subvolumes of a [`Target`].
-//! - [`Changes`]: commands that change what lies below a directory.
+//! - [`Changes`]: changes of what lies below a directory.
 //!
 //! Paths and names are bytes, numbers of inodes are those of the sender.
 //!
@@ -38,13 +39,13 @@ pub use dump::{DumpError, dump};
 #[cfg(target_os = "linux")]
 pub use receive::MountedTarget;
 pub use receive::{
-    Base, Changes, Checkpoints, CommandError, CommandProblem, Event, ImageTarget, Origin, Original,
+    Base, Changes, Checkpoints, CommandError, CommandProblem, Event, ImageTarget, Origin,
     ReceiveError, ReceiveOptions, ReceiveProblem, Received, Target, prologue, receive,
 };
 pub use send::{
     Counted, Reading, SendError, SendOptions, SendProgress, Sent, origin_of, send, send_reading,
 };
 pub use wire::{
-    Attribute, Command, Follower, LocalCommands, Reader, StreamError, StreamProblem, Timestamp,
-    TooLong, Version, Work, Writer, encode, encode_local,
+    Attribute, Change, Command, Follower, LocalChanges, Original, Reader, StreamError,
+    StreamProblem, Timestamp, TooLong, Version, Work, Writer, encode, encode_local,
 };

@@ -229,7 +229,7 @@ impl Destination for OntoMount {
     }
 
     fn share(&mut self, path: &Path, original: Original) -> anyhow::Result<()> {
-        self.make(&original.copied_to(bytes(path)))
+        self.changes.copy(path, original)
     }
 
     fn discard(&mut self, path: &Path) -> anyhow::Result<()> {

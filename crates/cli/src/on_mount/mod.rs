@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::{Context, ensure};
-use larder::commands::Command;
+use larder::commands::{Command, Original};
 use larder::{ChangeEvent, MountedChanges};
 use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags};
 
@@ -124,10 +124,12 @@ impl OnMount {
 
     /// Makes a change, at a path from the directory.
     pub fn make(&mut self, command: &Command<'_>) -> anyhow::Result<()> {
-        self.changes.make(command).map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidInput => error.into(),
-            _ => Gone(error).into(),
-        })
+        self.changes.make(command).map_err(unmade)
+    }
+
+    /// Gives a new file the content of another one of the same mount.
+    pub fn copy(&mut self, path: &Path, original: Original) -> anyhow::Result<()> {
+        self.changes.copy(path.as_os_str().as_bytes(), original).map_err(unmade)
     }
 
     /// Waits until all changes are made. Returns how many failed.
@@ -135,6 +137,13 @@ impl OnMount {
         let finished = self.changes.finish();
         interrupt::check()?;
         Ok(finished? as usize)
+    }
+}
+
+fn unmade(error: io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::InvalidInput => error.into(),
+        _ => Gone(error).into(),
     }
 }
 

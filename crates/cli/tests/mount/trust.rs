@@ -8,11 +8,11 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{self, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use larder::commands::{Command as Change, Original};
+use larder::commands::{Command, Original};
 use larder::{ChangeEvent, MountedChanges, MountedWalk, WalkOptions};
 use larder_ioctl::channel::{Authority, Channel, Kind, Request, SendRequest, frame, token};
 use larder_testkit::{ImageSpec, KernelImage, Scratch};
@@ -66,7 +66,7 @@ fn endings(top: &Path, kind: &str) -> String {
                     top = top.display(),
                     folder = scratch.path().display(),
                 );
-                let mut container = Command::new("unshare");
+                let mut container = process::Command::new("unshare");
                 container.args(["-m", "bash", "-euc", &line, "bash", script]);
                 let said = succeed(&mut container);
                 all.push(format!("{caller} {view} {user_namespace}\n{said}"));
@@ -113,8 +113,7 @@ fn with_capabilities<T: Send>(left: CapabilitySet, work: impl FnOnce() -> T + Se
 /// Makes changes below `directory`, and returns what the server reported.
 fn change(
     directory: &Path,
-    beside: Option<&Path>,
-    changes: &[Change<'_>],
+    make: impl FnOnce(&mut MountedChanges) -> io::Result<()>,
 ) -> io::Result<Vec<String>> {
     let reports = Arc::new(Mutex::new(Vec::new()));
     let seen = reports.clone();
@@ -126,10 +125,7 @@ fn change(
     };
     let below = MountedChanges::below(File::open(directory)?, observe)?;
     let mut below = below.expect("it is a mount of larder");
-    if let Some(beside) = beside {
-        below.directory_beside(File::open(beside)?)?.expect("it is the same mount");
-    }
-    changes.iter().try_for_each(|change| below.make(change))?;
+    make(&mut below)?;
     below.finish()?;
     Ok(Arc::try_unwrap(reports).expect("the server has ended").into_inner().unwrap())
 }
@@ -138,10 +134,13 @@ fn change(
 fn a_client_without_capabilities_has_the_rights_of_its_user() {
     let mounted = Mounted::new();
     mounted.shell("mkdir c; mkdir -m 700 theirs; echo keep > theirs/f; chown -R 1001 theirs");
-    let unlink = [Change::Unlink { path: b"theirs/f" }, Change::Rmdir { path: b"theirs" }];
+    let unlink = |changes: &mut MountedChanges| {
+        changes.make(&Command::Unlink { path: b"theirs/f" })?;
+        changes.make(&Command::Rmdir { path: b"theirs" })
+    };
     let read = |path: &str| fs::read_to_string(mounted.join(path)).unwrap();
     let (top, none) = (mounted.path(), CapabilitySet::empty());
-    let reports = with_capabilities(none, || change(&top, None, &unlink)).unwrap();
+    let reports = with_capabilities(none, || change(&top, unlink)).unwrap();
     assert!(reports[0].contains("Permission denied"), "{reports:?}");
     assert_eq!(read("theirs/f"), "keep\n");
     let walked = with_capabilities(none, || {
@@ -155,7 +154,7 @@ fn a_client_without_capabilities_has_the_rights_of_its_user() {
     });
     assert!(walked.contains("Permission denied") && !walked.contains("\"f\""), "{walked}");
     // With one capability it is allowed.
-    let reports = with_capabilities(CapabilitySet::DAC_OVERRIDE, || change(&top, None, &unlink));
+    let reports = with_capabilities(CapabilitySet::DAC_OVERRIDE, || change(&top, unlink));
     assert_eq!(reports.unwrap(), [""; 0]);
     assert!(!mounted.join("theirs").exists());
     mounted.finish();
@@ -173,8 +172,12 @@ fn files_are_copied_from_where_the_client_could_open_them() {
         Original { subvolume: 5, inode }
     };
     let copies = |original: Original| {
-        let changes = [Change::Mkfile { path: b"copy", ino: 0 }, original.copied_to(b"copy")];
-        change(&mounted.join("c"), Some(&mounted.join("from")), &changes)
+        change(&mounted.join("c"), |changes| {
+            let beside = changes.directory_beside(File::open(mounted.join("from"))?)?;
+            assert!(beside.is_some(), "it is the same mount");
+            changes.make(&Command::Mkfile { path: b"copy", ino: 0 })?;
+            changes.copy(b"copy", original)
+        })
     };
     let read = |path: &str| fs::read_to_string(mounted.join(path)).unwrap();
     let none = CapabilitySet::empty();
@@ -269,7 +272,7 @@ fn a_token_says_what_its_caller_may() {
         top = top.display(),
         larder = env!("CARGO_BIN_EXE_larder"),
     );
-    succeed(Command::new("unshare").args(["-m", "bash", "-uc", &line]));
+    succeed(process::Command::new("unshare").args(["-m", "bash", "-uc", &line]));
     assert_eq!(mounted.shell("ls"), "");
     // An image that is open is needed for a further mount, whatever sockets there are.
     fs::set_permissions(&image, Permissions::from_mode(0o600)).unwrap();

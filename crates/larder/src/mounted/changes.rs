@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use larder_ioctl::channel::{
     Authority, Channel, Kind, NodeId, ReceiveNews, ReceiveReply, Request, frame, token,
 };
-use larder_stream::{Command, encode_local};
+use larder_stream::{Change, Command, Original, encode_local};
 
 /// At least so many bytes of commands go to the server at once.
 const PIECE_BYTES: usize = 256 << 10;
@@ -49,7 +49,7 @@ impl MountedChanges {
     }
 
     /// The subvolume and the number of the directory, if `other` lies on a mount of the same server:
-    /// then files below the directory can be [copies](larder_stream::Original) of those below
+    /// then files below the directory can be [copies](Self::copy) of those below
     /// `other`.
     pub fn directory_beside(&mut self, other: impl AsFd) -> io::Result<Option<(u64, u64)>> {
         if self.channel.node(&other)?.is_none() {
@@ -61,11 +61,21 @@ impl MountedChanges {
     }
 
     /// Makes a change. Paths are relative to the directory; a clone names its source by the nil
-    /// uuid and a path of the same kind, a [copy](larder_stream::Original) by its number. `rmdir` removes a directory with all that is in it. An
+    /// uuid and a path of the same kind. `rmdir` removes a directory with all that is in it. An
     /// error of kind [`io::ErrorKind::InvalidInput`] means that the command is too long.
     pub fn make(&mut self, command: &Command<'_>) -> io::Result<()> {
+        self.change(&Change::Command(*command))
+    }
+
+    /// Gives the file at `path`, which is new and empty, the content of another one of the same
+    /// file system.
+    pub fn copy(&mut self, path: &[u8], original: Original) -> io::Result<()> {
+        self.change(&Change::Copy { path, original })
+    }
+
+    fn change(&mut self, change: &Change<'_>) -> io::Result<()> {
         let before = self.waiting.len();
-        let encoded = encode_local(command, &mut self.waiting);
+        let encoded = encode_local(change, &mut self.waiting);
         encoded.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         if self.waiting.len() - before > frame::MOST_BYTES {
             self.waiting.truncate(before);

@@ -93,6 +93,15 @@ pub enum CommandProblem {
         /// Uuid of the subvolume that the stream builds on.
         uuid: Uuid,
     },
+    /// The parent or clone source is no snapshot.
+    #[error(
+        "the subvolume with the uuid {uuid} is writable here, and was not received: a stream can \
+         only build on a read-only one"
+    )]
+    Writable {
+        /// Uuid of the subvolume that the stream builds on.
+        uuid: Uuid,
+    },
     /// The command is invalid.
     #[error("{0}")]
     Invalid(&'static str),

@@ -9,12 +9,12 @@ const NAME_MAX: usize = 255;
 /// Refuses a command with a path that does not lead down from the root of its subvolume.
 pub(super) fn check_paths(command: &Command<'_>) -> Result<(), CommandProblem> {
     if let Some(path) = command.path() {
-        check(path)?;
+        check_path(path)?;
     }
     match command {
-        Command::Rename { to, .. } => check(to),
-        Command::Link { existing, .. } => check(existing),
-        Command::Clone { clone_path, .. } => check(clone_path),
+        Command::Rename { to, .. } => check_path(to),
+        Command::Link { existing, .. } => check_path(existing),
+        Command::Clone { clone_path, .. } => check_path(clone_path),
         _ => Ok(()),
     }
 }
@@ -24,10 +24,11 @@ pub(super) fn check_name(name: &[u8]) -> Result<(), CommandProblem> {
     if name.is_empty() || name.contains(&b'/') {
         return Err(refused(name, "it is no name"));
     }
-    check(name)
+    check_path(name)
 }
 
-fn check(path: &[u8]) -> Result<(), CommandProblem> {
+/// Refuses a path that does not lead down.
+pub(super) fn check_path(path: &[u8]) -> Result<(), CommandProblem> {
     if path.is_empty() {
         // The root of the subvolume.
         return Ok(());
@@ -47,18 +48,18 @@ fn refused(path: &[u8], reason: &'static str) -> CommandProblem {
 
 #[cfg(test)]
 mod tests {
-    use super::{check, check_name};
+    use super::{check_name, check_path};
 
     #[test]
     fn only_paths_that_lead_down_pass() {
         for path in ["", "a", "a/b", "...", "a/..b"] {
-            assert!(check(path.as_bytes()).is_ok(), "{path}");
+            assert!(check_path(path.as_bytes()).is_ok(), "{path}");
         }
         for path in ["/", "/a", "a/", "a//b", ".", "..", "a/..", "../a", "a/./b", "a\0b"] {
-            assert!(check(path.as_bytes()).is_err(), "{path}");
+            assert!(check_path(path.as_bytes()).is_err(), "{path}");
         }
-        assert!(check(&[b'x'; 255]).is_ok());
-        assert!(check(&[b'x'; 256]).is_err());
+        assert!(check_path(&[b'x'; 255]).is_ok());
+        assert!(check_path(&[b'x'; 256]).is_err());
         assert!(check_name(b"a").is_ok());
         assert!(check_name(b"").is_err());
         assert!(check_name(b"a/b").is_err());

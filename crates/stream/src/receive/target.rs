@@ -62,14 +62,32 @@ pub trait Target {
 /// A subvolume that returned to its source's file system is known there by its own uuid there, but
 /// by the transaction of the other file system. So if no transaction matches, a subvolume with the
 /// right uuid is chosen, received ones before others.
-pub(super) fn choose<T>(candidates: Vec<(Candidate, T)>, wanted: Origin) -> Option<T> {
+///
+/// A stream comes from a stranger and shows what is in the subvolume. So one that was not received
+/// has to be read-only, as everything that a sender builds on is.
+pub(super) fn choose<T>(
+    candidates: Vec<(Candidate, T)>,
+    wanted: Origin,
+) -> Result<T, CommandProblem> {
+    let uuid = wanted.uuid;
+    let is_received =
+        |candidate: &Candidate| candidate.received.is_some_and(|origin| origin.uuid == uuid);
+    let missing = if candidates.is_empty() {
+        CommandProblem::NotReceived { uuid }
+    } else {
+        CommandProblem::Writable { uuid }
+    };
     let rank = |candidate: &Candidate| {
         let received = candidate.received == Some(wanted);
         let own = candidate.own == wanted;
-        let is_received = candidate.received.is_some_and(|origin| origin.uuid == wanted.uuid);
-        (received, own, is_received)
+        (received, own, is_received(candidate))
     };
-    candidates.into_iter().max_by_key(|(candidate, _)| rank(candidate)).map(|(_, found)| found)
+    candidates
+        .into_iter()
+        .filter(|(candidate, _)| candidate.is_read_only || is_received(candidate))
+        .max_by_key(|(candidate, _)| rank(candidate))
+        .map(|(_, found)| found)
+        .ok_or(missing)
 }
 
 /// The identities of a subvolume.
@@ -78,4 +96,5 @@ pub(super) struct Candidate {
     pub(super) own: Origin,
     /// The source that it was received from, if it was received.
     pub(super) received: Option<Origin>,
+    pub(super) is_read_only: bool,
 }

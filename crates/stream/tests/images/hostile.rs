@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use larder_filesystem::Inode;
@@ -14,7 +15,7 @@ use larder_stream::{
 };
 use larder_testkit::{Manifest, assert_same};
 
-use crate::support::{EmptyImage, assert_sound, btrfs, open_writable};
+use crate::support::{EmptyImage, assert_sound, btrfs, open, open_writable};
 
 const UUID: Uuid = Uuid::from_bytes([7; 16]);
 
@@ -227,4 +228,120 @@ fn names_of_subvolumes_lead_nowhere() {
         assert!(error.expect("it is refused").unfinished.is_none());
     }
     assert!(top.entries().expect("it is read").next().is_none());
+}
+
+/// The file system of [`nothing_is_read_that_was_not_sent`]: a secret in the top level, and in a
+/// subvolume that lies in a read-only one.
+struct Secrets {
+    image: EmptyImage,
+    top: Uuid,
+    outer: Uuid,
+    /// Number of the secret in the top level.
+    inode: u64,
+}
+
+const SECRET: &[u8] = &[b's'; 4096];
+
+impl Secrets {
+    fn new() -> Self {
+        let image = EmptyImage::new();
+        let inode = {
+            let mount = image.mount("noatime");
+            let path = |name: &str| mount.path().join(name);
+            for name in ["outer", "outer/inner"] {
+                btrfs(&[&"-q", &"subvolume", &"create", &path(name)]);
+            }
+            for name in ["secret", "outer/inner/secret"] {
+                fs::write(path(name), SECRET).expect("written");
+            }
+            btrfs(&[&"property", &"set", &path("outer"), &"ro", &"true"]);
+            fs::create_dir(path("target")).expect("made");
+            mount.sync();
+            fs::metadata(path("secret")).expect("there").ino()
+        };
+        let filesystem = open(image.device());
+        let uuid = |path: &str| {
+            let subvolume = filesystem.subvolume(path).expect("it is there");
+            subvolume.root_item().uuid()
+        };
+        let (top, outer) = (uuid("/"), uuid("outer"));
+        Self { image, top, outer, inode }
+    }
+
+    /// Receives a stream of this origin, whose one command after the file must fail.
+    fn assert_kept(&self, uuid: Uuid, begin: Command<'_>, last: &[Command<'_>]) {
+        let stream = {
+            let mut stream = Writer::new(Vec::new(), Version::V2).expect("written");
+            let file = Command::Mkfile { path: b"loot", ino: 257 };
+            for command in [begin, file].iter().chain(last).chain([&Command::End]) {
+                stream.write(command).expect("written");
+            }
+            stream.into_inner()
+        };
+        let what = format!("{uuid}: {begin:?} {last:?}");
+        {
+            let filesystem = open_writable(self.image.device());
+            let top = filesystem.subvolume_by_id(5).and_then(|top| top.root()).expect("open");
+            let target = top.lookup("target").and_then(Inode::into_directory).expect("there");
+            let (_, error) = receive_all(&stream, &mut ImageTarget::new(target));
+            assert!(error.is_some(), "into an image: {what}");
+            filesystem.sync().expect("durable");
+        }
+        let mount = self.image.mount("noatime");
+        let target = mount.path().join("target");
+        let assert_nothing = || {
+            for name in ["received/loot", "received/secret"] {
+                let read = fs::read(target.join(name)).unwrap_or_default();
+                assert!(!read.windows(8).any(|part| part == &SECRET[..8]), "{what}");
+            }
+        };
+        let delete = || {
+            if target.join("received").exists() {
+                btrfs(&[&"-q", &"subvolume", &"delete", &target.join("received")]);
+            }
+        };
+        assert_nothing();
+        delete();
+        let mut mounted = MountedTarget::open(&target).expect("it opens");
+        let (_, error) = receive_all(&stream, &mut mounted);
+        assert!(error.is_some(), "into a mount: {what}");
+        assert_nothing();
+        delete();
+    }
+}
+
+#[test]
+fn nothing_is_read_that_was_not_sent() {
+    let secrets = Secrets::new();
+    let clone = |len, clone_uuid, clone_path| Command::Clone {
+        offset: 0,
+        len,
+        path: b"loot",
+        clone_uuid,
+        clone_ctransid: 0,
+        clone_path,
+        clone_offset: 0,
+    };
+    let by_number = Uuid::from_u64_pair(5, secrets.inode);
+    let filled = Command::Write { path: b"loot", offset: 0, data: b"x" };
+    for uuid in [UUID, Uuid::nil()] {
+        let begin = Command::Subvol { path: b"received", uuid, ctransid: 7 };
+        for last in [
+            clone(0, by_number, b""),
+            clone(4096, by_number, b""),
+            clone(0, Uuid::nil(), b"secret"),
+            clone(4096, Uuid::nil(), b"secret"),
+            clone(4096, secrets.top, b"secret"),
+            clone(4096, secrets.top, b"outer/inner/secret"),
+            clone(4096, secrets.outer, b"inner/secret"),
+        ] {
+            secrets.assert_kept(uuid, begin, &[last]);
+            secrets.assert_kept(uuid, begin, &[filled, last]);
+        }
+    }
+    for clone_uuid in [Uuid::nil(), by_number, secrets.top] {
+        let (path, uuid) = (&b"received"[..], UUID);
+        let begin = Command::Snapshot { path, uuid, ctransid: 7, clone_uuid, clone_ctransid: 0 };
+        secrets.assert_kept(UUID, begin, &[]);
+    }
 }

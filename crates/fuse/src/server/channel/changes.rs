@@ -1,5 +1,4 @@
-//! Changes that a client makes by the commands of a stream: many changes in one message, and no
-//! thread waits for each.
+//! Changes that a client asks for: many in one message, and no thread waits for each.
 //!
 //! # Invariants
 //! - The kernel caches only what is true: once commands are applied, it is told which names and
@@ -20,7 +19,7 @@ use std::sync::mpsc::{self, SyncSender};
 use std::thread::{self, Scope};
 use std::time::Duration;
 
-use larder::commands::{Changes, Command, LocalCommands};
+use larder::commands::{Change, Changes, Command, LocalChanges};
 use larder::{CommandError, CommandProblem, Directory, Inode};
 use larder_ioctl::channel::{Kind, ReceiveNews, ReceiveReply, Token, frame};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -213,12 +212,12 @@ impl Changing<'_> {
                 }
                 Err(error) => return Err(refuse(Errno::INVAL, &error.to_string())),
             };
-            for command in LocalCommands::new(&frame, *stream_bytes) {
-                let command = command.map_err(|error| refuse(Errno::INVAL, &error.to_string()))?;
-                if let Command::Write { data, .. } = command {
+            for change in LocalChanges::new(&frame, *stream_bytes) {
+                let change = change.map_err(|error| refuse(Errno::INVAL, &error.to_string()))?;
+                if let Change::Command(Command::Write { data, .. }) = change {
                     self.unwritten_bytes += data.len();
                 }
-                self.command(&command).map_err(|_| gone())?;
+                self.change(&change).map_err(|_| gone())?;
             }
             *stream_bytes += frame.len() as u64;
             frames.reuse(frame);
@@ -234,26 +233,26 @@ impl Changing<'_> {
         }
     }
 
-    /// Applies a command of a client, which speaks of the ids that it is shown. An error means that
+    /// Makes a change of a client, which speaks of the ids that it is shown. An error means that
     /// the client is gone.
-    fn command(&mut self, command: &Command<'_>) -> io::Result<()> {
+    fn change(&mut self, change: &Change<'_>) -> io::Result<()> {
         let owners = &self.tree.server.owners;
-        let applied = match *command {
-            Command::Chown { path, uid, gid } if !owners.is_empty() => self
+        let applied = match *change {
+            Change::Command(Command::Chown { path, uid, gid }) if !owners.is_empty() => self
                 .tree
                 .next_owner(path, ShownId::new(uid as u32), ShownId::new(gid as u32))
-                .map(|(uid, gid)| self.stored(&Command::Chown { path, uid, gid })),
-            Command::SetXattr { path, name, data } => owners
+                .map(|(uid, gid)| self.stored(&Command::Chown { path, uid, gid }.into())),
+            Change::Command(Command::SetXattr { path, name, data }) => owners
                 .stored_xattr(name, data)
-                .map(|data| self.stored(&Command::SetXattr { path, name, data: &data })),
-            _ => Ok(self.stored(command)),
+                .map(|data| self.stored(&Command::SetXattr { path, name, data: &data }.into())),
+            _ => Ok(self.stored(change)),
         };
-        applied.unwrap_or_else(|errno| self.refuse(command, errno))
+        applied.unwrap_or_else(|errno| self.refuse(change, errno))
     }
 
-    /// Applies a command with the ids to store.
-    fn stored(&mut self, command: &Command<'_>) -> io::Result<()> {
-        let path = command.path().unwrap_or_default();
+    /// Makes a change with the ids to store.
+    fn stored(&mut self, change: &Change<'_>) -> io::Result<()> {
+        let path = change.path();
         if let Some(failed) = &self.failed {
             if failed.explains(path) {
                 return Ok(());
@@ -261,29 +260,29 @@ impl Changing<'_> {
             self.failed = None;
         }
         let is_own =
-            !self.tree.caller.may_everything() && rights::any_owner_may(command, &mut self.tree);
-        if is_own && self.changes.complete_new(command) {
+            !self.tree.caller.may_everything() && rights::any_owner_may(change, &mut self.tree);
+        if is_own && self.changes.complete_new(change) {
             self.commands += 1;
-            self.note(command);
+            self.note(change);
             return Ok(());
         }
-        let mut prepared = self.prepare(command);
+        let mut prepared = self.prepare(change);
         if matches!(prepared, Err(Errno::NOENT)) {
             // Earlier commands may have to make it first.
             self.apply_all()?;
-            prepared = self.prepare(command);
+            prepared = self.prepare(change);
         }
         if let Err(errno) = prepared {
-            return self.refuse(command, errno);
+            return self.refuse(change, errno);
         }
         self.commands += 1;
-        if let Command::Rmdir { path } = *command {
+        if let Change::Command(Command::Rmdir { path }) = *change {
             self.apply_all()?;
             self.changes.forget(path);
             return removal::remove_tree(self, path);
         }
-        self.note(command);
-        if let Err(error) = self.changes.apply(command) {
+        self.note(change);
+        if let Err(error) = self.changes.apply(change) {
             self.fail(&error)?;
         }
         if self.untold.len() >= MOST_UNTOLD {
@@ -292,22 +291,23 @@ impl Changing<'_> {
         Ok(())
     }
 
-    fn refuse(&mut self, command: &Command<'_>, errno: Errno) -> io::Result<()> {
-        let path = command.path().unwrap_or_default();
+    fn refuse(&mut self, change: &Change<'_>, errno: Errno) -> io::Result<()> {
+        let path = change.path();
         let (shown, error) = (String::from_utf8_lossy(path), io::Error::from(errno));
-        let message = format!("{} {shown}: {error}", command.name());
-        self.report(command.name(), path, &message)
+        let message = format!("{} {shown}: {error}", change.name());
+        self.report(change.name(), path, &message)
     }
 
     /// Checks that the caller may do that, and opens inodes that lose names.
-    fn prepare(&mut self, command: &Command<'_>) -> Result<(), Errno> {
-        rights::check(command, &mut self.tree)?;
-        let path = command.path().unwrap_or_default();
+    fn prepare(&mut self, change: &Change<'_>) -> Result<(), Errno> {
+        rights::check(change, &mut self.tree)?;
+        let path = change.path();
         if !self.tree.server.hidden.is_empty() && !path.is_empty() {
             // It fails in a subvolume that is being received.
             self.tree.parent_and_name(path)?;
         }
-        match *command {
+        let Change::Command(command) = *change else { return Ok(()) };
+        match command {
             Command::Unlink { path } | Command::Rmdir { path } => self.keep(path),
             Command::Rename { path, to } => {
                 if self.made.as_deref() != Some(path) {
@@ -316,9 +316,10 @@ impl Changing<'_> {
                 self.keep_if_there(to)
             }
             Command::Link { path, .. } if self.tree.inode(path).is_ok() => {
-                self.prepare(&Command::Unlink { path })?;
-                self.note(&Command::Unlink { path });
-                self.changes.apply(&Command::Unlink { path }).map_err(|error| errno_of(&error))
+                let unlink = Command::Unlink { path }.into();
+                self.prepare(&unlink)?;
+                self.note(&unlink);
+                self.changes.apply(&unlink).map_err(|error| errno_of(&error))
             }
             _ => Ok(()),
         }
@@ -350,9 +351,13 @@ impl Changing<'_> {
     }
 
     /// Notes what the kernel has to be told of.
-    fn note(&mut self, command: &Command<'_>) {
-        let path = || command.path().unwrap_or_default().to_vec();
-        match *command {
+    fn note(&mut self, change: &Change<'_>) {
+        let path = || change.path().to_vec();
+        let command = match *change {
+            Change::Copy { path, .. } => return self.note_inode(path, true),
+            Change::Command(command) => command,
+        };
+        match command {
             Command::Mkfile { .. }
             | Command::Mkdir { .. }
             | Command::Mknod { .. }

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use larder::Directory;
-use larder::commands::{Command, Original};
+use larder::commands::{Change, Command, Original};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
@@ -24,14 +24,25 @@ const OF_PROGRAMS: &[u8] = b"security.capability";
 const OF_ROOT: [&[u8]; 2] = [b"security.", b"trusted."];
 const OF_USERS: &[u8] = b"user.";
 
-/// Refuses `command` if the caller may not do that. Fails with `ENOENT` if it is about an inode that
+/// Refuses `change` if the caller may not do that. Fails with `ENOENT` if it is about an inode that
 /// earlier commands make and that does not exist yet: what is there when they are applied may belong
 /// to someone else.
-pub(super) fn check(command: &Command<'_>, tree: &mut Tree<'_>) -> Outcome {
+pub(super) fn check(change: &Change<'_>, tree: &mut Tree<'_>) -> Outcome {
     let caller = tree.caller;
-    if caller.may_everything() {
-        return if caller.owners.is_empty() { Ok(()) } else { check_shown(command, tree) };
-    }
+    let command = match change {
+        _ if caller.may_everything() && caller.owners.is_empty() => return Ok(()),
+        Change::Copy { path, original } => {
+            check_reads_original(*original, tree)?;
+            let inode = tree.inode(path)?;
+            return if caller.may_everything() {
+                caller.check_access(&inode, WRITE)
+            } else {
+                caller.check_owner(&inode)
+            };
+        }
+        Change::Command(command) if caller.may_everything() => return check_shown(command, tree),
+        Change::Command(command) => command,
+    };
     match *command {
         Command::Mkfile { path, .. }
         | Command::Mkdir { path, .. }
@@ -92,18 +103,14 @@ pub(super) fn check(command: &Command<'_>, tree: &mut Tree<'_>) -> Outcome {
         | Command::Write { path, .. }
         | Command::Truncate { path, .. }
         | Command::Fallocate { path, .. } => caller.check_owner(&tree.inode(path)?),
-        Command::Clone { path, .. } => {
-            check_reads_original(command, tree)?;
-            caller.check_owner(&tree.inode(path)?)
-        }
-        // Flags, and extents as they are stored.
+        // Flags, extents as they are stored, and sources that have a uuid.
         _ => Err(Errno::PERM),
     }
 }
 
 /// Refuses a copy of a file that the caller could not open for reading.
-pub(super) fn check_reads_original(command: &Command<'_>, tree: &mut Tree<'_>) -> Outcome {
-    let Original { subvolume, inode } = Original::of(command).ok_or(Errno::PERM)?;
+fn check_reads_original(original: Original, tree: &mut Tree<'_>) -> Outcome {
+    let Original { subvolume, inode } = original;
     let subvolume = tree.server.filesystem.subvolume_by_id(subvolume).map_err(failed)?;
     let inode = subvolume.inode(inode).map_err(failed)?;
     tree.caller.check_access(&inode, READ)?;
@@ -130,10 +137,7 @@ fn check_shown(command: &Command<'_>, tree: &mut Tree<'_>) -> Outcome {
         }
         // Root gives them an owner.
         Command::Chown { .. } => Ok(()),
-        Command::Clone { path, .. } => {
-            check_reads_original(command, tree)?;
-            caller.check_access(&tree.inode(path)?, WRITE)
-        }
+        Command::Clone { .. } => Err(Errno::PERM),
         _ => match command.path().map(|path| tree.inode(path)) {
             Some(Ok(inode)) => caller.check_access(&inode, WRITE),
             // Earlier commands have yet to make it: it will be the caller's.
@@ -143,12 +147,15 @@ fn check_shown(command: &Command<'_>, tree: &mut Tree<'_>) -> Outcome {
 }
 
 /// Whether the caller, as any user, may do that with a new inode of their own.
-pub(super) fn any_owner_may(command: &Command<'_>, tree: &mut Tree<'_>) -> bool {
+pub(super) fn any_owner_may(change: &Change<'_>, tree: &mut Tree<'_>) -> bool {
+    let command = match change {
+        Change::Copy { original, .. } => return check_reads_original(*original, tree).is_ok(),
+        Change::Command(command) => command,
+    };
     match *command {
         Command::Chmod { mode, .. } => mode & SET_GID == 0,
         Command::SetXattr { name, .. } => name.starts_with(OF_USERS),
         Command::Utimes { .. } | Command::Write { .. } | Command::Truncate { .. } => true,
-        Command::Clone { .. } => check_reads_original(command, tree).is_ok(),
         _ => false,
     }
 }

@@ -11,7 +11,7 @@ use super::names::Names;
 use super::new::NewNode;
 use crate::receive::error::{CommandError, CommandProblem};
 use crate::receive::target::Origin;
-use crate::wire::Command;
+use crate::wire::{COPY_NAME, Command, Original};
 
 /// Applies commands to one tree.
 #[derive(Debug)]
@@ -71,6 +71,27 @@ impl Applier {
     /// Adds the changes of a command to the deferred inode. Returns whether it could.
     pub(super) fn absorb(&mut self, command: &Command<'_>) -> bool {
         self.new.as_mut().is_some_and(|new| new.absorb(command))
+    }
+
+    /// Makes the file at `path` a copy of another, or defers that. Returns the first error that was
+    /// not returned yet.
+    pub(super) fn apply_copy(
+        &mut self,
+        path: &[u8],
+        original: Original,
+    ) -> Result<(), CommandError> {
+        if !self.absorb_copy(path, original) {
+            self.apply_all_deferred();
+            let (command, failed) = (COPY_NAME, self.copy(path, original).err());
+            let error = |problem| CommandError { command, path: path.to_vec(), problem };
+            self.errors.extend(failed.map(error));
+        }
+        self.next_error()
+    }
+
+    /// Makes the deferred inode a copy. Returns whether it could.
+    pub(super) fn absorb_copy(&mut self, path: &[u8], original: Original) -> bool {
+        self.new.as_mut().is_some_and(|new| new.absorb_copy(path, original))
     }
 
     fn apply_or_gather(&mut self, command: &Command<'_>) {

@@ -1,4 +1,4 @@
-//! Commands that change what lies below an existing directory.
+//! Changes of what lies below an existing directory.
 
 use larder_filesystem::Directory;
 use larder_format::Uuid;
@@ -6,13 +6,13 @@ use larder_format::Uuid;
 use super::applier::{Applier, GoesOn};
 use super::names::Names;
 use crate::receive::error::CommandError;
-use crate::receive::path::check_paths;
-use crate::wire::Command;
+use crate::receive::path::{check_path, check_paths};
+use crate::wire::{COPY_NAME, Change};
 
-/// Applies the commands of a stream below a directory that exists. Paths start there, follow no
-/// symbolic link, and may lead into other subvolumes. A clone of a file below the same directory
-/// names its source by the [nil uuid](Uuid::nil); a copy of a whole file is [another
-/// command](crate::Original::copied_to).
+/// Applies changes below a directory that exists. Paths start there, follow no symbolic link, and
+/// may lead into other subvolumes. A clone of a file below the same directory names its source by
+/// the [nil uuid](Uuid::nil). The caller must know that all of this is allowed: commands of a
+/// stream are for a [`Target`](crate::Target) instead.
 #[derive(Debug)]
 pub struct Changes {
     applier: Applier,
@@ -33,17 +33,35 @@ impl Changes {
         self
     }
 
-    /// Applies a command, or defers it until others have come. The error may be that of a deferred
-    /// command, which it names.
-    pub fn apply(&mut self, command: &Command<'_>) -> Result<(), CommandError> {
-        check_paths(command).map_err(|problem| CommandError::of(command, problem))?;
-        self.applier.apply(command)
+    /// Applies a change, or defers it until others have come. The error may be that of a deferred
+    /// change, which it names.
+    pub fn apply(&mut self, change: &Change<'_>) -> Result<(), CommandError> {
+        match *change {
+            Change::Command(command) => {
+                check_paths(&command).map_err(|problem| CommandError::of(&command, problem))?;
+                self.applier.apply(&command)
+            }
+            Change::Copy { path, original } => {
+                let (command, failed) = (COPY_NAME, path.to_vec());
+                check_path(path).map_err(|problem| CommandError {
+                    command,
+                    path: failed,
+                    problem,
+                })?;
+                self.applier.apply_copy(path, original)
+            }
+        }
     }
 
-    /// Applies a command if it concerns an inode that earlier commands make and that nothing else can
-    /// know: the command completes it before it has a name. Returns whether it was applied.
-    pub fn complete_new(&mut self, command: &Command<'_>) -> bool {
-        check_paths(command).is_ok() && self.applier.absorb(command)
+    /// Applies a change if it concerns an inode that earlier changes make and that nothing else can
+    /// know: the change completes it before it has a name. Returns whether it was applied.
+    pub fn complete_new(&mut self, change: &Change<'_>) -> bool {
+        match *change {
+            Change::Command(command) => {
+                check_paths(&command).is_ok() && self.applier.absorb(&command)
+            }
+            Change::Copy { path, original } => self.applier.absorb_copy(path, original),
+        }
     }
 
     /// Applies deferred commands. After an error it is called again, for the next one.

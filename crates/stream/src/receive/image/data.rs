@@ -5,15 +5,15 @@ use larder_format::compression::Algorithm;
 
 use super::applier::Applier;
 use super::names::Names;
-use super::original::{Original, copy_content};
+use super::original::{self, copy_content};
 use super::{MOST_SOURCES, find};
 use crate::receive::encoded::Encoded;
 use crate::receive::error::CommandProblem;
 use crate::receive::target::Origin;
-use crate::wire::Command;
+use crate::wire::{Command, Original};
 
-/// `FALLOC_FL_KEEP_SIZE`, `FALLOC_FL_PUNCH_HOLE`, `FALLOC_FL_ZERO_RANGE`.
 const CLONES_NOTHING: CommandProblem = CommandProblem::Invalid("it clones nothing");
+/// `FALLOC_FL_KEEP_SIZE`, `FALLOC_FL_PUNCH_HOLE`, `FALLOC_FL_ZERO_RANGE`.
 const KEEP_SIZE: u32 = 1;
 const PUNCH_HOLE: u32 = 2;
 const ZERO_RANGE: u32 = 0x10;
@@ -28,12 +28,6 @@ impl Applier {
             Command::EncodedWrite { path, offset, .. } => {
                 write_encoded(&self.file(path)?, &Encoded::of(command)?, offset)
             }
-            Command::Clone { path, len: 0, .. } if self.origin.is_nil() => {
-                let original = Original::of(command).ok_or(CLONES_NOTHING)?;
-                let (original, copy) = (original.open(&self.filesystem)?, self.file(path)?);
-                copy_content(&original, &copy, &self.goes_on.0)?;
-                Ok(())
-            }
             Command::Clone { path, offset, len, clone_path, clone_offset, .. } => {
                 let source = self.clone_source(command, clone_path)?;
                 if len == 0 {
@@ -47,6 +41,13 @@ impl Applier {
             }
             _ => Err(CommandProblem::Invalid("it is out of place")),
         }
+    }
+
+    /// Gives the file at `path` the content of another.
+    pub(super) fn copy(&mut self, path: &[u8], from: Original) -> Result<(), CommandProblem> {
+        let (from, copy) = (original::open(from, &self.filesystem)?, self.file(path)?);
+        copy_content(&from, &copy, &self.goes_on.0)?;
+        Ok(())
     }
 
     fn file(&mut self, path: &[u8]) -> Result<File, CommandProblem> {

@@ -22,7 +22,6 @@ use larder_platform::OsStrExt;
 use self::applier::Applier;
 pub use self::changes::Changes;
 use self::names::Names;
-pub use self::original::Original;
 use super::error::{CommandError, CommandProblem};
 use super::target::{Base, Candidate, Origin, Target, choose};
 use crate::wire::Command;
@@ -113,9 +112,9 @@ fn find(filesystem: &Filesystem, wanted: Origin) -> Result<Subvolume, CommandPro
         let candidate = Candidate {
             own: Origin { uuid: item.uuid(), ctransid: item.ctransid.get() },
             received: (!received.uuid.is_nil()).then_some(received),
+            is_read_only: item.is_read_only(),
         };
         (candidate, subvolume)
     });
-    let missing = CommandProblem::NotReceived { uuid: wanted.uuid };
-    choose(candidates.collect(), wanted).ok_or(missing)
+    choose(candidates.collect(), wanted)
 }

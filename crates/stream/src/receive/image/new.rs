@@ -13,10 +13,10 @@ use larder_platform::OsStrExt;
 
 use super::attributes::{attributes_of, merged};
 use super::names::Names;
-use super::original::{Original, copy_content};
+use super::original::{self, copy_content};
 use crate::receive::error::{CommandError, CommandProblem};
 use crate::receive::node::MadeNode;
-use crate::wire::Command;
+use crate::wire::{Command, Original};
 
 /// Most extended attributes to gather, and most bytes of them.
 const MOST_XATTRS: usize = 16;
@@ -105,12 +105,20 @@ impl NewNode {
                 has_room && follows
             }
             Command::Truncate { size, .. } if is_file => size == self.content.len() as u64,
-            Command::Clone { .. } if is_file && self.content.is_empty() => {
-                self.original = Original::of(command);
-                self.original.is_some()
-            }
             _ => false,
         }
+    }
+
+    /// Makes this inode, if it is an empty file, a copy of another; whether it could.
+    pub(super) fn absorb_copy(&mut self, path: &[u8], original: Original) -> bool {
+        let is_empty = self.file_type == FileType::Regular
+            && self.content.is_empty()
+            && self.original.is_none();
+        let is_it = path == self.path && is_empty;
+        if is_it {
+            self.original = Some(original);
+        }
+        is_it
     }
 
     /// Fails if the change removes other attributes, which is up to the file system.
@@ -166,7 +174,7 @@ impl NewNode {
         goes_on: &dyn Fn() -> bool,
     ) -> Result<(), Error> {
         // If that fails, there is no copy.
-        let original = self.original.map(|original| original.open(names.filesystem()));
+        let original = self.original.map(|from| original::open(from, names.filesystem()));
         let original = original.transpose()?;
         let inode = match self.make_at(names, path) {
             // A moved inode replaces the existing one.

@@ -1,51 +1,15 @@
-//! Files that a stream copies from the file system that it changes.
+//! Copies of files of the file system that changes.
 
 use larder_filesystem::{Error, File, Filesystem};
-use larder_format::Uuid;
 
-use crate::wire::Command;
+use crate::wire::Original;
 
 /// Bytes that are copied at a time, where data cannot be shared.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// A file, by the id of its subvolume and its number there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Original {
-    /// Id of the subvolume.
-    pub subvolume: u64,
-    /// Number of the inode.
-    pub inode: u64,
-}
-
-impl Original {
-    /// The command that makes the new file at `path` a copy of this one.
-    pub fn copied_to(self, path: &[u8]) -> Command<'_> {
-        Command::Clone {
-            offset: 0,
-            len: 0,
-            path,
-            clone_uuid: Uuid::from_u64_pair(self.subvolume, self.inode),
-            clone_ctransid: 0,
-            clone_path: b"",
-            clone_offset: 0,
-        }
-    }
-
-    /// The original of the file that `command` completes, if it is as above. A clone in a stream
-    /// has a length.
-    pub fn of(command: &Command<'_>) -> Option<Self> {
-        match *command {
-            Command::Clone { len: 0, offset: 0, clone_offset: 0, clone_uuid, .. } => {
-                let (subvolume, inode) = clone_uuid.as_u64_pair();
-                Some(Self { subvolume, inode })
-            }
-            _ => None,
-        }
-    }
-
-    pub(super) fn open(self, filesystem: &Filesystem) -> Result<File, Error> {
-        filesystem.subvolume_by_id(self.subvolume)?.inode(self.inode)?.into_file()
-    }
+/// Opens the original of a copy.
+pub(super) fn open(original: Original, filesystem: &Filesystem) -> Result<File, Error> {
+    filesystem.subvolume_by_id(original.subvolume)?.inode(original.inode)?.into_file()
 }
 
 /// Gives `copy`, which is new and empty, the content of `original`. Returns whether they share it,

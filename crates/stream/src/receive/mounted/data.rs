@@ -67,7 +67,7 @@ impl Receiving {
             if self.sources.len() >= MOST_SOURCES {
                 self.sources.clear();
             }
-            self.sources.insert(origin, Paths::new(source));
+            self.sources.insert(origin, Paths::new(source)?);
         }
         let missing = CommandProblem::NotReceived { uuid: origin.uuid };
         Ok(self.sources.get_mut(&origin).ok_or(missing)?.source(path)?)

@@ -58,7 +58,7 @@ impl Target for MountedTarget {
             Base::Checkpoint(name) => snapshot(self.open_root(name.as_bytes())?)?,
         }
         let root = self.open_root(name)?;
-        let (paths, sources) = (Paths::new(root), HashMap::new());
+        let (paths, sources) = (Paths::new(root)?, HashMap::new());
         self.current = Some(Receiving { paths, sent, sources });
         Ok(())
     }

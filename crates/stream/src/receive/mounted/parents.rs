@@ -14,6 +14,9 @@ use crate::receive::target::{Candidate, Origin, choose};
 
 /// The root of the subvolume that a stream names, in the file system of `inside`.
 pub(super) fn find(inside: &OwnedFd, wanted: Origin) -> Result<OwnedFd, CommandProblem> {
+    if wanted.uuid.is_nil() {
+        return Err(CommandProblem::NotReceived { uuid: wanted.uuid });
+    }
     let mount = Mount::of(inside)?;
     let mut candidates = Vec::new();
     for id in larder_ioctl::subvolumes_of(inside, wanted.uuid)? {
@@ -28,10 +31,11 @@ pub(super) fn find(inside: &OwnedFd, wanted: Origin) -> Result<OwnedFd, CommandP
         let candidate = Candidate {
             own: Origin { uuid: info.uuid, ctransid: info.ctransid },
             received: (!received.uuid.is_nil()).then_some(received),
+            is_read_only: info.is_read_only,
         };
         candidates.push((candidate, root));
     }
-    choose(candidates, wanted).ok_or(CommandProblem::NotReceived { uuid: wanted.uuid })
+    choose(candidates, wanted)
 }
 
 /// The mount of a descriptor.

@@ -5,26 +5,30 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, openat2};
 
-/// How to walk paths: down, within one mount, and through no link.
+/// How to walk paths: down, within one mount, and through no link. Another subvolume can be entered
+/// on the way.
 pub(super) const DOWN: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
 
-/// The files below one directory. The last directory and the last file are kept open: the next
+/// The files of the subvolume that has one root. The last directory and the last file are kept open: the next
 /// command most often concerns them again.
 #[derive(Debug)]
 pub(super) struct Paths {
     root: Arc<OwnedFd>,
+    /// The device number of the subvolume.
+    device: u64,
     directory: Option<(Vec<u8>, Arc<OwnedFd>)>,
     file: Option<(Vec<u8>, Arc<File>)>,
 }
 
 impl Paths {
-    pub(super) fn new(root: OwnedFd) -> Self {
-        Self { root: Arc::new(root), directory: None, file: None }
+    pub(super) fn new(root: OwnedFd) -> io::Result<Self> {
+        let device = fstat(&root)?.st_dev;
+        Ok(Self { root: Arc::new(root), device, directory: None, file: None })
     }
 
     /// The root.
@@ -111,7 +115,12 @@ impl Paths {
     fn open(&self, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
         let path = if path.is_empty() { b"." } else { path };
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(openat2(&self.root, path, flags, Mode::empty(), DOWN)?)
+        let node = openat2(&self.root, path, flags, Mode::empty(), DOWN)?;
+        // Each subvolume has a device number of its own.
+        if fstat(&node)?.st_dev != self.device {
+            return Err(io::Error::from(rustix::io::Errno::XDEV));
+        }
+        Ok(node)
     }
 }
 
