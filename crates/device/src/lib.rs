@@ -7,6 +7,7 @@
 //! - [`MemoryDevice`]: sparse memory with cheap snapshots.
 //! - [`Window`]: a part of another device.
 //! - [`PrefetchingDevice`]: readahead for reads around the page cache.
+//! - [`Signature`]: the content of a file or block device, if the system's libblkid knows it.
 //! - [`in_use`]: the other use of a path; [`has_writer`]: whether a program writes to it;
 //!   [`partition_node`]: the node of a part of a disk.
 //! - [`StandIn`], on Linux: a block device for a mount that needs one as its source.
@@ -36,6 +37,7 @@ mod kept;
 mod lock;
 mod memory;
 mod prefetching;
+mod signature;
 mod system;
 mod usage;
 mod window;
@@ -46,6 +48,7 @@ pub use file::{Access, FileDevice};
 pub use kept::{KeptState, StateEnd};
 pub use memory::MemoryDevice;
 pub use prefetching::PrefetchingDevice;
+pub use signature::{Purpose, Signature};
 #[cfg(target_os = "linux")]
 pub use system::StandIn;
 pub use system::{now, partition_node};

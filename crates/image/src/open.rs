@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use larder_device::{Access, Device, DeviceError, FileDevice, Window};
+use larder_device::{Access, Device, DeviceError, FileDevice, Signature, Window};
 use larder_platform::FileTypeExt;
 
 use crate::Place;
@@ -25,6 +25,15 @@ pub struct Opened {
     pub device: Arc<dyn Device>,
     /// The same, if it is all of a regular file, whose length can change.
     pub file: Option<Arc<FileDevice>>,
+    /// The file or block device that has the bytes of the device, if they lie in one stretch.
+    host: Option<Stretch>,
+}
+
+/// A stretch of a file or block device.
+#[derive(Debug)]
+struct Stretch {
+    file: Arc<FileDevice>,
+    offset: u64,
 }
 
 impl Opened {
@@ -45,10 +54,12 @@ impl Opened {
         objects_bytes: u64,
     ) -> Result<Self, DeviceError> {
         let (path, place) = locate(path, place);
-        let Content { device, file, sector_bytes } = Content::open(&path, access, objects_bytes)?;
+        let Content { device, file, host, sector_bytes } =
+            Content::open(&path, access, objects_bytes)?;
+        let host = |offset| host.map(|file| Stretch { file, offset });
         let failed = |source| DeviceError::Open { device: device.name().to_owned(), source };
         let (offset, end) = match find(device.as_ref(), sector_bytes, place).map_err(failed)? {
-            Part::Whole => return Ok(Self { device, file }),
+            Part::Whole => return Ok(Self { device, file, host: host(0) }),
             Part::Partition(partition) => {
                 (partition.offset, partition.offset + partition.len_bytes)
             }
@@ -56,7 +67,15 @@ impl Opened {
         };
         // Its name stays a path, by which a mounted file system and its devices are found.
         let name = device.name().to_owned();
-        Ok(Self { device: Arc::new(Window::new(device, name, offset, end - offset)?), file: None })
+        let device = Arc::new(Window::new(device, name, offset, end - offset)?);
+        Ok(Self { device, file: None, host: host(offset) })
+    }
+
+    /// What the system's libblkid knows about the content of the device. `None` if it knows nothing,
+    /// if the system does not have that library, or if it cannot read images of this kind.
+    pub fn signature(&self) -> io::Result<Option<Signature>> {
+        let Some(Stretch { file, offset }) = &self.host else { return Ok(None) };
+        file.signature(*offset..*offset + self.device.len_bytes())
     }
 }
 
@@ -65,6 +84,8 @@ struct Content {
     device: Arc<dyn Device>,
     /// The same, if it is a regular file.
     file: Option<Arc<FileDevice>>,
+    /// The same, if it is a regular file or a block device.
+    host: Option<Arc<FileDevice>>,
     sector_bytes: u32,
 }
 
@@ -72,18 +93,21 @@ impl Content {
     fn open(path: &Path, access: Access, objects_bytes: u64) -> Result<Self, DeviceError> {
         if larder_objects::is_url(path.as_os_str()) {
             let device = objects::open(path, access, objects_bytes)?;
-            return Ok(Self { device, file: None, sector_bytes: objects::SECTOR_BYTES });
+            let sector_bytes = objects::SECTOR_BYTES;
+            return Ok(Self { device, file: None, host: None, sector_bytes });
         }
         let file = Arc::new(FileDevice::open(path, access)?);
         let sector_bytes = file.sector_bytes();
         if file.is_block_device() {
-            return Ok(Self { device: file, file: None, sector_bytes });
+            let host = Some(Arc::clone(&file));
+            return Ok(Self { device: file, file: None, host, sector_bytes });
         }
         if is_qcow2(&file) {
             let device = qcow2::open(file, path)?;
-            return Ok(Self { device, file: None, sector_bytes });
+            return Ok(Self { device, file: None, host: None, sector_bytes });
         }
-        Ok(Self { device: Arc::clone(&file) as Arc<dyn Device>, file: Some(file), sector_bytes })
+        let device = Arc::clone(&file) as Arc<dyn Device>;
+        Ok(Self { device, host: Some(Arc::clone(&file)), file: Some(file), sector_bytes })
     }
 }
 

@@ -22,7 +22,7 @@ pub enum MkfsError {
         /// The device's name.
         device: String,
         /// The content found on it.
-        content: &'static str,
+        content: String,
     },
 
     /// There is no such file, and its length is unknown.

@@ -49,7 +49,7 @@ impl Undo {
         }
         let image = Opened::open(path, Access::ReadWrite, place)?;
         if !force {
-            refuse_content(image.device.as_ref())?;
+            refuse_content_of(&image)?;
         }
         Ok(image)
     }
@@ -100,10 +100,26 @@ pub(crate) fn refuse_twice(targets: &[PathBuf]) -> Result<(), MkfsError> {
     Ok(())
 }
 
-/// Fails if the device holds known content.
+/// Fails if the device holds content that this crate or the system knows.
+fn refuse_content_of(image: &Opened) -> Result<(), MkfsError> {
+    let device = image.device.name();
+    let failed = |source| DeviceError::Open { device: device.to_owned(), source };
+    match image.signature().map_err(failed)? {
+        Some(signature) => {
+            let content = probe::described(image.device.as_ref(), &signature)?;
+            Err(MkfsError::Occupied { device: device.to_owned(), content })
+        }
+        None => refuse_content(image.device.as_ref()),
+    }
+}
+
+/// Fails if the device holds content that this crate knows.
 pub(crate) fn refuse_content(device: &dyn Device) -> Result<(), MkfsError> {
     match probe::content(device)? {
-        Some(content) => Err(MkfsError::Occupied { device: device.name().to_owned(), content }),
+        Some(content) => {
+            let content = content.to_owned();
+            Err(MkfsError::Occupied { device: device.name().to_owned(), content })
+        }
         None => Ok(()),
     }
 }

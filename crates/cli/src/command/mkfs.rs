@@ -169,7 +169,7 @@ impl Mkfs {
         // If it failed, it has undone its changes.
         half_made.keep();
         let summary = made.map_err(|error| match error {
-            MkfsError::Occupied { content, .. } if content.contains("partition table") => {
+            MkfsError::Occupied { ref content, .. } if content.contains("partition table") => {
                 anyhow!("{error}; with -f it is overwritten, and --partition N uses one partition")
             }
             MkfsError::Occupied { .. } => anyhow!("{error}; with -f it is overwritten"),

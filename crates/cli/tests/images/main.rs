@@ -9,6 +9,7 @@ mod matrix;
 mod messages;
 mod mkfs_options;
 mod names;
+mod occupied;
 mod options;
 mod owners;
 mod partitions;

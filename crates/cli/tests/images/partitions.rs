@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 
 /// Writes the partition table in `script` to a file or a disk.
 #[track_caller]
-fn partition(disk: &Path, script: &str) {
+pub(crate) fn partition(disk: &Path, script: &str) {
     let mut sfdisk = Command::new("sfdisk");
     let sfdisk = sfdisk.args(["--quiet", "--no-reread", "--no-tell-kernel"]).arg(disk);
     let mut sfdisk = sfdisk.stdin(Stdio::piped()).spawn().expect("sfdisk is installed");

@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::Access;
 use crate::file::no_direct_io;
+use crate::signature::Signature;
 use crate::usage::{InUse, Mounts};
 
 /// Why a path that leads to something else is refused.
@@ -73,6 +74,11 @@ pub(crate) fn find_use(_identity: Identity, _mounts: Mounts) -> Option<InUse> {
 /// None: there are no loop devices.
 pub(crate) fn backing_path(_identity: Identity) -> Option<PathBuf> {
     None
+}
+
+/// None: there is no library to ask.
+pub(crate) fn signature(_file: &File, _range: Range<u64>) -> io::Result<Option<Signature>> {
+    Ok(None)
 }
 
 /// No lock of a file is lent.

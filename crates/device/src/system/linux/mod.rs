@@ -1,5 +1,6 @@
 //! Linux: block devices, loop devices, and the kernel's own view of their uses.
 
+mod blkid;
 mod block;
 mod clock;
 mod file;
@@ -11,6 +12,7 @@ mod mounts;
 mod stand_in;
 mod usage;
 
+pub(crate) use blkid::signature;
 pub use clock::now;
 pub(crate) use file::{NOT_STORAGE, discard, drop_cache, open, sector_bytes, will_need};
 pub(crate) use identity::Identity;
