@@ -4,8 +4,8 @@ use larder_format::feature::IncompatFlags;
 use larder_format::item::DevItem;
 use larder_format::node::{HEADER_FLAG_RELOC, HEADER_FLAG_WRITTEN, MAX_LEVELS};
 use larder_format::superblock::{
-    BackupRoot, OFFSETS, SUPER_FLAG_CHANGING_FSID, SUPER_FLAG_CHANGING_FSID_V2, SUPER_FLAG_ERROR,
-    SUPER_FLAG_METADUMP, SUPER_FLAG_METADUMP_V2, SUPER_FLAG_SEEDING, SUPERBLOCK_SIZE,
+    BackupRoot, OFFSETS, SUPER_FLAG_ERROR, SUPER_FLAG_METADUMP, SUPER_FLAG_METADUMP_V2,
+    SUPER_FLAG_SEEDING, SUPERBLOCK_SIZE,
 };
 use larder_format::{Physical, Superblock, objectid};
 use larder_volume::VolumeDevice;
@@ -184,9 +184,7 @@ fn check_fields(context: &Context<'_>, superblock: &Superblock) {
         | HEADER_FLAG_RELOC
         | SUPER_FLAG_SEEDING
         | SUPER_FLAG_METADUMP
-        | SUPER_FLAG_METADUMP_V2
-        | SUPER_FLAG_CHANGING_FSID
-        | SUPER_FLAG_CHANGING_FSID_V2;
+        | SUPER_FLAG_METADUMP_V2;
     let flags = superblock.flags.get();
     if flags & SUPER_FLAG_ERROR != 0 {
         find(format_args!("the kernel noted that the file system is damaged"));

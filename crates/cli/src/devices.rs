@@ -28,17 +28,10 @@ pub fn named(operands: &[impl AsRef<Path>]) -> anyhow::Result<Vec<PathBuf>> {
     Ok(devices)
 }
 
-/// The devices of the file system that `operands` name, with those that are found beside them;
-/// with `degraded` only those that are named.
-pub fn all(
-    operands: &[impl AsRef<Path>],
-    place: Place,
-    degraded: bool,
-) -> anyhow::Result<Vec<PathBuf>> {
+/// The devices of the file system that `operands` name, with those that are found beside them.
+pub fn all(operands: &[impl AsRef<Path>], place: Place) -> anyhow::Result<Vec<PathBuf>> {
     let mut devices = named(operands)?;
-    if !degraded {
-        devices.extend(find_further_devices(&devices, place)?);
-    }
+    devices.extend(find_further_devices(&devices, place)?);
     Ok(devices)
 }
 

@@ -25,7 +25,7 @@ use crate::target::{Target, is_image, mounted_path};
 #[derive(Debug, Args)]
 pub struct Source {
     /// Another device of the file system; may be given several times. Devices in the same directory
-    /// are found, except with --degraded
+    /// are found
     #[arg(long = "device", value_name = "DEVICE")]
     devices: Vec<PathBuf>,
     /// Go on when devices are missing, if the others are enough
@@ -76,11 +76,11 @@ impl Source {
         Ok(())
     }
 
-    /// The devices of the file system on `image`: with `--degraded` only those that are given.
+    /// The devices of the file system on `image`.
     fn paths(&self, image: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let given: Vec<&Path> =
             [image].into_iter().chain(self.devices.iter().map(PathBuf::as_path)).collect();
-        devices::all(&given, self.place.place(), self.degraded)
+        devices::all(&given, self.place.place())
     }
 
     /// Opens the file system on `image` and the other devices for writing. The command's changes

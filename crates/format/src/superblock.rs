@@ -44,6 +44,12 @@ pub const SUPER_FLAG_METADUMP_V2: u64 = 1 << 34;
 pub const SUPER_FLAG_CHANGING_FSID: u64 = 1 << 35;
 /// `super_flags`: the fsid is being changed through the metadata uuid.
 pub const SUPER_FLAG_CHANGING_FSID_V2: u64 = 1 << 36;
+/// `super_flags`: block groups move to or from a tree of their own.
+pub const SUPER_FLAG_CHANGING_BLOCK_GROUP_TREE: u64 = 1 << 38;
+/// `super_flags`: data gets checksums of another type.
+pub const SUPER_FLAG_CHANGING_DATA_CSUM: u64 = 1 << 39;
+/// `super_flags`: tree blocks get checksums of another type.
+pub const SUPER_FLAG_CHANGING_META_CSUM: u64 = 1 << 40;
 
 /// The superblock (`struct btrfs_super_block`, 4096 bytes).
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

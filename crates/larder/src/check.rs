@@ -35,7 +35,8 @@ pub fn check<P: AsRef<Path>>(
 ) -> Result<Report> {
     let open = |path: P| larder_image::open(path.as_ref(), Access::ReadOnly, Place::Found);
     let devices = paths.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    let volume = Volume::open(devices, &larder_volume::OpenOptions::default())?;
+    let any_state = larder_volume::OpenOptions { any_state: true, ..Default::default() };
+    let volume = Volume::open(devices, &any_state)?;
     check_volume(&volume, options)
 }
 

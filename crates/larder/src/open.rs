@@ -29,6 +29,7 @@ pub struct OpenOptions {
     is_mounted: bool,
     place: Place,
     degraded: bool,
+    backup_root: bool,
     cache_bytes: usize,
     objects_bytes: u64,
     commit_interval: Option<Duration>,
@@ -49,6 +50,7 @@ impl OpenOptions {
             is_mounted: false,
             place: Place::Found,
             degraded: false,
+            backup_root: false,
             cache_bytes: CACHE_BYTES,
             objects_bytes: larder_image::OBJECTS_BYTES,
             commit_interval: Some(COMMIT_INTERVAL),
@@ -67,8 +69,9 @@ impl OpenOptions {
     /// commit counts. No other program can have the devices open for writing meanwhile.
     ///
     /// Opening fails with [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) if a sound file
-    /// system can only be read: with RAID5 or RAID6, or with features that allow reading only. Logs
-    /// that a crash left are replayed, which is a commit.
+    /// system can only be read: with RAID5 or RAID6, with features that allow reading only, a seed,
+    /// a metadata dump, or one that the kernel noted to be damaged. Logs that a crash left are
+    /// replayed, which is a commit.
     #[must_use]
     pub fn write(mut self, write: bool) -> Self {
         self.write = write;
@@ -87,6 +90,14 @@ impl OpenOptions {
     #[must_use]
     pub fn degraded(mut self, degraded: bool) -> Self {
         self.degraded = degraded;
+        self
+    }
+
+    /// If the roots of the newest commit cannot be read, the newest earlier one whose roots can: the
+    /// superblock keeps four. It is open for reading only. Blocks below the roots may be gone.
+    #[must_use]
+    pub fn backup_root(mut self, backup_root: bool) -> Self {
+        self.backup_root = backup_root;
         self
     }
 
@@ -206,6 +217,7 @@ impl OpenOptions {
     pub fn open_devices(&self, devices: Vec<Arc<dyn Device>>) -> Result<Filesystem> {
         let options = larder_volume::OpenOptions {
             degraded: self.degraded,
+            backup_root: self.backup_root,
             write: self.write,
             ..Default::default()
         };

@@ -129,7 +129,7 @@ impl Check {
             Checking { data: self.check_data_csum, threads: self.threads, quiet: self.quiet };
         let Some(path) = self.mounted()? else {
             let place = self.place.place();
-            let devices = devices::all(&self.devices, place, self.degraded)?;
+            let devices = devices::all(&self.devices, place)?;
             let located = located(&devices, place);
             if self.force {
                 warn_if_in_use(&located);
@@ -139,6 +139,7 @@ impl Check {
             let options = OpenOptions {
                 degraded: self.degraded,
                 superblock_copy: self.superblock,
+                any_state: true,
                 ..OpenOptions::default()
             };
             return checking.check(&open_volume(&devices, place, &options)?, None);

@@ -26,15 +26,70 @@ fn a_device_that_returns_is_named() {
     let devices = ["first", "second"].map(|name| scratch.sparse_file(name, 256 << 20));
     let [first, second] = devices.each_ref().map(|device| word(device));
     said(["mkfs", "-d", "raid1", "-m", "raid1", first, second]);
+    let away = scratch.path().join("away");
+    std::fs::create_dir(&away).expect("it is made");
+    let away = away.join("away");
+    std::fs::rename(second, &away).expect("it is moved");
     let missing = said(["mkdir", "--degraded", &format!("{first}:/one")]);
+    std::fs::rename(&away, second).expect("it is moved back");
     assert!(missing.contains("WARNING: device 2") && missing.contains("is missing"), "{missing}");
     let other = format!("--device={second}");
     let back = said(["mkdir", &other, &format!("{first}:/two")]);
     let expected = format!("device 2 ({second}) now gets the commits that it missed");
     assert!(back.contains(&expected), "{back}");
     assert_eq!(said(["mkdir", &other, &format!("{first}:/three")]), "");
+    std::fs::rename(first, &away).expect("it is moved");
     let alone = said(["ls", "--degraded", &format!("{second}:/three")]);
     assert!(!alone.contains("missed"), "{alone}");
+}
+
+/// Devices may be missing, but what is there is used.
+#[test]
+fn degraded_leaves_out_no_device() {
+    let scratch = Scratch::new();
+    let devices = ["first", "second", "third"].map(|name| scratch.sparse_file(name, 256 << 20));
+    let [first, second, third] = devices.each_ref().map(|device| word(device));
+    said(["mkfs", "-d", "raid1", "-m", "raid1c3", first, second, third]);
+    let generations = || {
+        let of = |device: &str| {
+            let shown = larder(["inspect", "dump-super", device]).stdout;
+            let shown = String::from_utf8_lossy(&shown).into_owned();
+            let line = shown.lines().find(|line| line.starts_with("generation"));
+            line.expect("it is shown").to_owned()
+        };
+        [of(first), of(second), of(third)]
+    };
+    assert_eq!(said(["mkdir", "--degraded", &format!("{first}:/one")]), "");
+    let [a, b, c] = generations();
+    assert!(a == b && b == c, "{a} {b} {c}");
+    // Two of three are there, and named by one of them.
+    std::fs::remove_file(third).expect("it is removed");
+    let missing = said(["mkdir", "--degraded", &format!("{second}:/two")]);
+    assert!(missing.contains("device 3") && !missing.contains("device 1"), "{missing}");
+    // That one is missing is a finding, and the only one.
+    let checked = larder(["check", "--degraded", first]);
+    assert_eq!(checked.status.code(), Some(1), "{checked:?}");
+    assert!(String::from_utf8_lossy(&checked.stdout).contains("1 finding"), "{checked:?}");
+    let refused = larder(["check", first]);
+    let refused = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.contains("device 3") && refused.contains("--degraded"), "{refused}");
+}
+
+/// Where no option helps, none is advised.
+#[test]
+fn without_too_many_devices_degraded_is_not_advised() {
+    let scratch = Scratch::new();
+    for metadata in ["raid0", "raid1"] {
+        let devices = ["first", "second"].map(|name| scratch.sparse_file(name, 256 << 20));
+        let [first, second] = devices.each_ref().map(|device| word(device));
+        said(["mkfs", "-f", "-d", "raid0", "-m", metadata, first, second]);
+        std::fs::remove_file(second).expect("it is removed");
+        for arguments in [&["check", first][..], &["check", "--degraded", first]] {
+            let refused = larder(arguments);
+            let refused = String::from_utf8_lossy(&refused.stderr).into_owned();
+            assert!(refused.contains("device 2") && !refused.contains("-o degraded"), "{refused}");
+        }
+    }
 }
 
 #[test]

@@ -87,6 +87,7 @@ fn bringing_a_device_up_to_date_may_be_interrupted() {
 
     succeed(folder, "touch --device b.img a.img:/file");
     succeed(folder, "check --check-data-csum a.img b.img");
+    fs::remove_file(folder.join("a.img")).unwrap();
     assert!(succeed(folder, "cat --degraded b.img:/file") == content, "b.img lacks data");
 }
 

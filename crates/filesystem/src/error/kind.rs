@@ -180,7 +180,8 @@ fn kind_of_problem(problem: &Problem) -> ErrorKind {
 fn kind_of_opening(error: &OpenError) -> ErrorKind {
     match error {
         OpenError::NoDevices => ErrorKind::InvalidInput,
-        OpenError::Feature(_) | OpenError::State(_) => ErrorKind::Unsupported,
+        OpenError::Feature(_) | OpenError::State { .. } => ErrorKind::Unsupported,
+        OpenError::OnlyReading { .. } => ErrorKind::ReadOnly,
         OpenError::Scan(error) => kind_of_scan(error),
         OpenError::MissingDevices { .. } | OpenError::NotEnoughDevices { .. } => {
             ErrorKind::NotFound

@@ -50,6 +50,16 @@ impl GivenDevices {
         Ok(found)
     }
 
+    /// The name of the device that has the newest superblock.
+    pub(super) fn name_of_newest(&self) -> &str {
+        let is_it = |superblock: &Superblock| {
+            superblock.generation == self.newest.generation
+                && superblock.dev_item.uuid == self.newest.dev_item.uuid
+        };
+        let newest = self.devices.iter().find(|(_, superblock)| is_it(superblock));
+        newest.map(|(device, _)| device.name()).unwrap_or_default()
+    }
+
     /// Checks that every device is of the file system, or of a seed, which the chunk tree must
     /// name.
     fn check_foreign(&self) -> Result<(), OpenError> {
@@ -184,7 +194,8 @@ impl GivenDevices {
         missing.dedup();
         match self.devices.first() {
             Some((device, _)) if !missing.is_empty() => {
-                OpenError::MissingDevices { given: device.name().to_owned(), missing }
+                let given = device.name().to_owned();
+                OpenError::MissingDevices { given, missing, can_do_without: false }
             }
             _ => OpenError::ChunkTree(error),
         }

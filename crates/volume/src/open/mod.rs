@@ -3,19 +3,17 @@
 //! The newest superblock is the truth. Its system chunks lead to the chunk tree, and that to all
 //! chunks and to the list of devices.
 
+mod backup;
 mod chunk_tree;
 mod identify;
 mod separate;
+mod state;
 
 use std::fmt;
 use std::sync::Arc;
 
 use larder_device::Device;
-use larder_format::feature::{self, FeatureError};
-use larder_format::superblock::{
-    SUPER_FLAG_CHANGING_FSID, SUPER_FLAG_CHANGING_FSID_V2, SUPER_FLAG_METADUMP,
-    SUPER_FLAG_METADUMP_V2, SUPER_FLAG_SEEDING,
-};
+use larder_format::feature::FeatureError;
 use larder_format::{FormatError, Logical, Superblock, Uuid};
 
 use crate::chunk::{Chunk, ChunkError, ChunkMap};
@@ -36,6 +34,12 @@ pub struct OpenOptions {
     pub degraded: bool,
     /// The superblock copy to use, in place of the newest sound one of each device.
     pub superblock_copy: Option<usize>,
+    /// Also in a state that a superblock declares unfinished or that is unknown: for programs that
+    /// show or check what is there, and for reading only.
+    pub any_state: bool,
+    /// The newest commit whose roots can be read: the superblock's, or one that it has a backup
+    /// of, which is open for reading only.
+    pub backup_root: bool,
     /// Which mirror is tried first.
     pub read_policy: ReadPolicy,
 }
@@ -91,15 +95,14 @@ pub enum OpenError {
     #[error(transparent)]
     UsedSeparately(#[from] UsedSeparately),
     /// Devices are missing.
-    #[error(
-        "{given}: missing: {}; give them too, or open degraded (--degraded, -o degraded)",
-        List(.missing)
-    )]
+    #[error("{given}: missing: {}; {}", List(.missing), WithoutThem(*.can_do_without))]
     MissingDevices {
         /// Name of a device that was given.
         given: String,
         /// The missing devices.
         missing: Vec<MissingDevice>,
+        /// Whether it can be opened degraded.
+        can_do_without: bool,
     },
     /// Too many devices are missing.
     #[error("{}, without {}", NotEnough(.chunk), List(.missing))]
@@ -112,9 +115,22 @@ pub enum OpenError {
     /// The file system has features that are not supported.
     #[error(transparent)]
     Feature(#[from] FeatureError),
-    /// The superblock forbids opening the file system like this.
-    #[error("{0}")]
-    State(&'static str),
+    /// The superblock forbids opening the file system.
+    #[error("{device}: {state}")]
+    State {
+        /// Name of a device.
+        device: String,
+        /// The state that it is in.
+        state: String,
+    },
+    /// The superblock allows reading only.
+    #[error("{device}: {state}; it can be opened for reading only")]
+    OnlyReading {
+        /// Name of a device.
+        device: String,
+        /// The state that it is in.
+        state: &'static str,
+    },
     /// A device cannot be written.
     #[error("{0} is open for reading only")]
     ReadOnlyDevice(String),
@@ -173,6 +189,19 @@ impl fmt::Display for List<'_> {
     }
 }
 
+/// The way out when devices are missing.
+struct WithoutThem(bool);
+
+impl fmt::Display for WithoutThem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0 {
+            "give them too, or open degraded (--degraded, -o degraded)"
+        } else {
+            "give them too: the others are not enough to read everything"
+        })
+    }
+}
+
 struct NotEnough<'a>(&'a Chunk);
 
 impl fmt::Display for NotEnough<'_> {
@@ -194,7 +223,8 @@ impl Volume {
     pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions) -> Result<Self, OpenError> {
         let found = GivenDevices::scan(devices, options.superblock_copy)?;
         let superblock = found.newest.clone();
-        check_state(&superblock, options.write)?;
+        let name = found.name_of_newest().to_owned();
+        state::check(&superblock, &name, options)?;
         let system_chunks = system_chunks(&superblock)?;
         let provisional = Self::assemble(
             superblock,
@@ -210,10 +240,22 @@ impl Volume {
         })?;
         let Self { superblock, .. } = provisional;
         let members = found.into_members(&tree.dev_items)?;
-        let volume =
+        let mut volume =
             Self::assemble(superblock, members, tree.chunks, options.write, options.read_policy);
         volume.check_devices(options)?;
         volume.check_same_root()?;
+        if options.backup_root && volume.use_backup_root() {
+            let state =
+                "the roots of its newest commit cannot be read, those of an earlier one can";
+            let device = name;
+            if options.write {
+                return Err(OpenError::OnlyReading { device, state });
+            }
+            tracing::warn!(
+                "{device}: {state}: it is shown as after generation {}",
+                volume.superblock.generation
+            );
+        }
         volume.devices().iter().for_each(report_weakness);
         Ok(volume)
     }
@@ -227,15 +269,17 @@ impl Volume {
             .map(|device| MissingDevice { devid: device.devid(), uuid: device.uuid() })
             .collect();
         if !missing.is_empty() {
+            let is_missing = |devid| missing.iter().any(|m| m.devid == devid);
+            let chunks = self.chunks();
+            let lost = chunks.iter().find(|c| !c.survives(|s| is_missing(s.devid))).cloned();
             if !options.degraded {
                 let given = self.devices().iter().find(|device| !device.is_missing());
                 let given = given.map(VolumeDevice::name).unwrap_or_default();
-                return Err(OpenError::MissingDevices { given, missing });
+                let can_do_without = lost.is_none();
+                return Err(OpenError::MissingDevices { given, missing, can_do_without });
             }
-            let is_missing = |devid| missing.iter().any(|m| m.devid == devid);
-            let chunks = self.chunks();
-            if let Some(chunk) = chunks.iter().find(|c| !c.survives(|s| is_missing(s.devid))) {
-                return Err(OpenError::NotEnoughDevices { chunk: chunk.clone(), missing });
+            if let Some(chunk) = lost {
+                return Err(OpenError::NotEnoughDevices { chunk, missing });
             }
         }
         if options.write { self.devices().iter().try_for_each(check_writable) } else { Ok(()) }
@@ -288,23 +332,6 @@ fn check_writable(device: &VolumeDevice) -> Result<(), OpenError> {
         return Err(OpenError::ShortDevice { device: device.name(), len_bytes, wanted_bytes });
     }
     Ok(())
-}
-
-fn check_state(superblock: &Superblock, write: bool) -> Result<(), OpenError> {
-    let has = |flags: u64| superblock.flags.get() & flags != 0;
-    if has(SUPER_FLAG_CHANGING_FSID | SUPER_FLAG_CHANGING_FSID_V2) {
-        return Err(OpenError::State("a change of its fsid was not finished"));
-    }
-    if !write {
-        return Ok(feature::check_readable(superblock)?);
-    }
-    if has(SUPER_FLAG_SEEDING) {
-        return Err(OpenError::State("it is a seed, which is never written"));
-    }
-    if has(SUPER_FLAG_METADUMP | SUPER_FLAG_METADUMP_V2) {
-        return Err(OpenError::State("it is a metadata dump, which holds no data"));
-    }
-    Ok(feature::check_writable(superblock)?)
 }
 
 fn system_chunks(superblock: &Superblock) -> Result<ChunkMap, OpenError> {

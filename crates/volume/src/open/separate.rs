@@ -16,7 +16,8 @@ use crate::volume::Volume;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{first} and {second} were used separately: each has changes that the other has not; \
-     open one of them without the other (degraded), and erase the other before adding it again"
+     keep one of them, and erase the other (wipefs --all) or move its image elsewhere; the one that \
+     is kept opens degraded"
 )]
 pub struct UsedSeparately {
     /// Name of a device.

@@ -19,6 +19,8 @@ const READ: OpenOptions = OpenOptions {
     write: false,
     degraded: false,
     superblock_copy: None,
+    any_state: false,
+    backup_root: false,
     read_policy: larder_volume::ReadPolicy::Spread,
 };
 const WRITE: OpenOptions = OpenOptions { write: true, ..READ };
@@ -241,8 +243,30 @@ fn superblocks_that_lie() {
     let read_only = |s: &mut Superblock| s.compat_ro_flags |= 1 << 40;
     open(&read_only, &READ).expect("it can be read");
     refused(open(&read_only, &WRITE), "read-only compatible features: bit 40");
-    refused(read(&|s| s.flags |= 1 << 35), "a change of its fsid was not finished");
-    refused(open(&|s| s.flags |= 1 << 33, &WRITE), "metadata dump");
+    for (bit, why) in [
+        (35, "a change of its uuid was not finished"),
+        (36, "a change of its uuid was not finished"),
+        (38, "a change of its block group tree was not finished"),
+        (39, "a change of its checksums of data was not finished"),
+        (40, "a change of its checksums of tree blocks was not finished"),
+        (37, "unknown flags, 0x2000000000"),
+        (50, "unknown flags, 0x4000000000000"),
+    ] {
+        let flagged = |s: &mut Superblock| s.flags |= 1 << bit;
+        refused(read(&flagged), why);
+        refused(open(&flagged, &WRITE), why);
+        open(&flagged, &OpenOptions { any_state: true, ..READ }).expect("it can be looked at");
+    }
+    for (bit, why) in [
+        (2, "the kernel noted that it is damaged"),
+        (32, "it is a seed"),
+        (33, "metadata dump"),
+        (34, "metadata dump"),
+    ] {
+        let flagged = |s: &mut Superblock| s.flags |= 1 << bit;
+        read(&flagged).expect("it can be read");
+        refused(open(&flagged, &WRITE), why);
+    }
     refused(read(&|s| s.sys_chunk_array_size = 0.into()), "no chunk maps 16384 bytes");
     refused(read(&|s| s.sys_chunk_array_size = 40.into()), "system chunk array");
     refused(read(&|s| s.chunk_root_generation += 1), "its generation is");

@@ -14,6 +14,8 @@ const READ: OpenOptions = OpenOptions {
     write: false,
     degraded: false,
     superblock_copy: None,
+    any_state: false,
+    backup_root: false,
     read_policy: ReadPolicy::Spread,
 };
 const DEGRADED: OpenOptions = OpenOptions { degraded: true, ..READ };

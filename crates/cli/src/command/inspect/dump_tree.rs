@@ -95,8 +95,13 @@ impl NamedTree {
 impl DumpTree {
     pub fn run(self) -> Outcome {
         let place = self.place.place();
-        let devices = devices::all(&self.devices, place, self.degraded || self.noscan)?;
-        let options = OpenOptions { degraded: self.degraded, ..OpenOptions::default() };
+        let devices = if self.noscan {
+            devices::named(&self.devices)?
+        } else {
+            devices::all(&self.devices, place)?
+        };
+        let (degraded, any_state) = (self.degraded, true);
+        let options = OpenOptions { degraded, any_state, ..OpenOptions::default() };
         let volume = open_volume(&devices, place, &options)?;
         let style = NodeStyle {
             hide_names: self.hide_names,

@@ -56,9 +56,10 @@ const TREES: [(&str, u64); 4] = [
 impl TreeStats {
     pub fn run(self, global: &Global) -> Outcome {
         let place = self.place.place();
-        let devices = devices::all(&self.devices, place, false)?;
+        let devices = devices::all(&self.devices, place)?;
         warn_if_in_use(&located(&devices, place));
-        let volume = open_volume(&devices, place, &OpenOptions::default())?;
+        let options = OpenOptions { any_state: true, ..OpenOptions::default() };
+        let volume = open_volume(&devices, place, &options)?;
         let walk = TreeWalk::new(&volume, NodeStyle::of(&volume), Order::DepthFirst);
         let units = if self.raw { Units::raw() } else { Units::default() };
         let mut objects = Vec::new();

@@ -26,6 +26,7 @@ use larder_device::InUse;
 use larder_format::OwnerMap;
 use larder_fuse::Server;
 use larder_mkfs::{MkfsOptions, Owner, mkfs};
+use larder_volume::OpenError;
 use signal_hook::iterator::{Handle, Signals};
 
 use self::memory::Memory;
@@ -65,7 +66,7 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///   allow_other           other users may look in
 ///   subvol=PATH, subvolid=ID
 ///                         the subvolume to show; otherwise the default one
-///   degraded, device=PATH with devices missing; a further device
+///   degraded, device=PATH although devices may be missing; a further device
 ///   partition=N, offset=BYTES
 ///                         the same as --partition and --offset
 ///   compress, compress=ALGO:LEVEL, compress-force likewise
@@ -95,6 +96,9 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///                         serving a request: root's mounts through /dev/cpu_dma_latency, others by
 ///                         threads of the lowest priority. That takes power, and no time from other
 ///                         programs
+///   rescue=usebackuproot, usebackuproot, recovery
+///                         if the roots of the last commit cannot be read, mount an earlier one for
+///                         reading
 ///   rescue=nologreplay, nologreplay, norecovery
 ///                         accepted with ro, which never replays a log
 /// These change nothing, since larder does always what they ask for or has no such thing:
@@ -106,8 +110,8 @@ const PAUSE: Duration = Duration::from_millis(30);
 /// These cannot be obeyed, and are refused with the reason:
 ///   alloc_start, autodefrag, check_int, check_int_data, check_int_print_mask, clear_cache, dirsync,
 ///   enospc_debug, fatal_errors, fragment, inode_cache, iversion, lazytime, metadata_ratio, noacl,
-///   nobarrier, nospace_cache, recovery, ref_verify, rescan_uuid_tree, space_cache=v1, ssd_spread,
-///   sync, thread_pool, usebackuproot, and all of rescue= except nologreplay
+///   nobarrier, nospace_cache, ref_verify, rescan_uuid_tree, space_cache=v1, ssd_spread, sync,
+///   thread_pool, and all of rescue= except nologreplay and usebackuproot
 /// `remount` changes the options of a mount: ro, rw, and all others that can change. Only root can
 /// change ro and rw. The subvolume that is shown, the users who see it, the ids that are mapped,
 /// and the times of last access that are kept cannot change.
@@ -249,7 +253,7 @@ impl Mount {
             Some(size) => Some(create_image(&devices, size, &options.server.owner_map)?),
             None => None,
         };
-        let devices = devices::all(&devices, options.place, options.degraded)?;
+        let devices = devices::all(&devices, options.place)?;
         // Other programs are told where the devices are.
         let absolute = |device: &PathBuf| {
             if larder_objects::is_url(device.as_os_str()) {
@@ -267,9 +271,19 @@ impl Mount {
         // For a server that has the node of a partition open, that is the whole.
         let is_node = (nodes != devices).then(|| "offset=0".to_owned());
         let words: Vec<String> = self.options.iter().cloned().chain(is_node).collect();
-        let opened = open(&devices, &nodes, &options, memory, || {
-            further::join(&nodes, &mountpoint, &words)
-        })?;
+        let mut said = self.options.clone();
+        let join = || further::join(&nodes, &mountpoint, &words);
+        let mut opened = open(&devices, &nodes, &options, memory, join);
+        if !options.mount.read_only
+            && let Some(reason) = opened.as_ref().err().and_then(only_reading)
+        {
+            // As mount does with what is write-protected.
+            tracing::warn!("{reason}: mounted read-only");
+            options.mount.read_only = true;
+            said.push("ro".into());
+            opened = open(&devices, &nodes, &options, memory, join);
+        }
+        let opened = opened?;
         let Some(filesystem) = opened else {
             // Another server has the new image.
             made.into_iter().for_each(HalfMade::keep);
@@ -297,7 +311,7 @@ impl Mount {
         let further = move |filesystem: &Filesystem, said: &[String], words: &str| {
             further::read(filesystem, &images, said, words).map_err(|error| message(&error))
         };
-        mount.configure(&nodes, self.options.clone(), Box::new(remounted), Box::new(further));
+        mount.configure(&nodes, said, Box::new(remounted), Box::new(further));
         let begin = || {
             part.map_or(Ok(()), |part| part.attach(&mountpoint))?;
             Ok(ready()?)
@@ -313,6 +327,16 @@ impl Mount {
         served?;
         synced?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The reason if a file system in this state is mounted read-only, whatever the user says.
+fn only_reading(error: &anyhow::Error) -> Option<String> {
+    match error.downcast_ref::<larder::Error>()? {
+        larder::Error::Open(OpenError::OnlyReading { device, state }) => {
+            Some(format!("{device}: {state}"))
+        }
+        _ => None,
     }
 }
 

@@ -21,6 +21,7 @@ pub struct Options {
     pub mount: MountOptions,
     pub server: ServerOptions,
     pub degraded: bool,
+    pub backup_root: bool,
     /// How often to commit, if given.
     pub commit_interval: Option<Duration>,
     /// The subvolume to show, by path or id.
@@ -96,7 +97,7 @@ const OF_NO_EFFECT: [&str; 30] = [
 ];
 
 /// Words of btrfs that cannot be obeyed, and why.
-const REFUSED: [(&str, &str); 25] = [
+const REFUSED: [(&str, &str); 23] = [
     ("alloc_start", "space is given out from the start of each device"),
     ("autodefrag", "nothing is defragmented in the background"),
     ("check_int", "no checker compares what is written with what was there"),
@@ -114,18 +115,16 @@ const REFUSED: [(&str, &str); 25] = [
     ("noacl", "ACLs always count"),
     ("nobarrier", "no commit is sound without flushes"),
     ("nospace_cache", "the free space tree is always in use"),
-    ("recovery", "only the last commit is read"),
     ("ref_verify", "references are counted in one way only"),
     ("rescan_uuid_tree", "the uuid tree is kept up to date"),
     ("space_cache=v1", "free space is kept in a tree"),
     ("ssd_spread", "space is given out in one way only"),
     ("sync", "only fsync and O_SYNC make writes durable at once"),
     ("thread_pool", "threads start as they are needed"),
-    ("usebackuproot", "only the last commit is read"),
 ];
 
-/// Words of `rescue=` other than `nologreplay`, which cannot be obeyed.
-const RESCUES: [&str; 9] = [
+/// Words of `rescue=` that cannot be obeyed.
+const RESCUES: [&str; 8] = [
     "all",
     "ibadroots",
     "idatacsums",
@@ -134,7 +133,6 @@ const RESCUES: [&str; 9] = [
     "ignoremetacsums",
     "ignoresuperflags",
     "imetacsums",
-    "usebackuproot",
 ];
 
 impl Options {
@@ -207,6 +205,7 @@ impl Options {
         let options = resync::shown(OpenOptions::new())
             .write(!self.mount.read_only)
             .degraded(self.degraded)
+            .backup_root(self.backup_root)
             .place(self.place)
             .compression(self.compression)
             .write_policy(self.write_policy);
@@ -271,6 +270,7 @@ impl Options {
             ("nodiratime", None) => self.server.nodiratime = true,
             ("diratime", None) => self.server.nodiratime = false,
             ("nologreplay" | "norecovery", None) => self.skips_log = true,
+            ("usebackuproot" | "recovery", None) => self.backup_root = true,
             ("rescue", Some(what)) => self.rescue(what)?,
             ("user_subvol_rm_allowed", None) => self.server.user_subvol_rm_allowed = true,
             ("discard", None | Some("sync" | "async")) => self.discard = Some(true),
@@ -314,6 +314,7 @@ impl Options {
         for one in what.split(':') {
             match one {
                 "nologreplay" => self.skips_log = true,
+                "usebackuproot" => self.backup_root = true,
                 _ if RESCUES.contains(&one) => {
                     bail!(
                         "the mount option 'rescue={one}' cannot be obeyed: \

@@ -1,0 +1,67 @@
+//! Earlier commits, which a superblock keeps the roots of.
+
+use larder_format::objectid::ROOT_TREE;
+use larder_format::superblock::BackupRoot;
+use larder_format::{Logical, Superblock};
+
+use crate::read::BlockExpectation;
+use crate::volume::Volume;
+
+impl Volume {
+    /// Goes back to the newest commit whose trees begin with blocks that can be read. Returns whether
+    /// that is an earlier one than the superblock's. If there is none, nothing changes.
+    ///
+    /// Space that such a commit had in use may have been written since: deeper blocks can be gone.
+    pub(super) fn use_backup_root(&mut self) -> bool {
+        let superblock = &self.superblock;
+        let newest = [(superblock.root, superblock.root_level, superblock.generation)];
+        let newest = newest.map(|(root, level, generation)| (root.get(), level, generation.get()));
+        if newest.iter().all(|root| self.can_read(root, ROOT_TREE)) {
+            return false;
+        }
+        let mut backups = superblock.super_roots;
+        backups.sort_unstable_by_key(|backup| std::cmp::Reverse(backup.tree_root_gen.get()));
+        let is_earlier =
+            |backup: &&BackupRoot| backup.tree_root_gen.get() < superblock.generation.get();
+        let found = backups.iter().filter(is_earlier).find(|backup| self.has_roots(backup));
+        let Some(found) = found.copied() else { return false };
+        go_back(&mut self.superblock, &found);
+        true
+    }
+
+    /// Whether the trees of a commit begin with blocks that can be read.
+    fn has_roots(&self, backup: &BackupRoot) -> bool {
+        use larder_format::objectid::{EXTENT_TREE, FS_TREE};
+        let BackupRoot { tree_root, tree_root_level, tree_root_gen, .. } = *backup;
+        let BackupRoot { extent_root, extent_root_level, extent_root_gen, .. } = *backup;
+        let BackupRoot { fs_root, fs_root_level, fs_root_gen, .. } = *backup;
+        [
+            ((tree_root.get(), tree_root_level, tree_root_gen.get()), ROOT_TREE),
+            ((extent_root.get(), extent_root_level, extent_root_gen.get()), EXTENT_TREE),
+            ((fs_root.get(), fs_root_level, fs_root_gen.get()), FS_TREE),
+        ]
+        .iter()
+        .all(|(root, tree)| self.can_read(root, *tree))
+    }
+
+    fn can_read(&self, (root, level, generation): &(u64, u8, u64), tree: u64) -> bool {
+        let expected = BlockExpectation {
+            generation: Some(*generation),
+            level: Some(*level),
+            owner: Some(tree),
+            first_key: None,
+        };
+        let mut block = vec![0; self.nodesize() as usize];
+        self.read_tree_block(Logical(*root), &expected, &mut block).is_ok()
+    }
+}
+
+fn go_back(superblock: &mut Superblock, backup: &BackupRoot) {
+    superblock.generation = backup.tree_root_gen;
+    superblock.root = backup.tree_root;
+    superblock.root_level = backup.tree_root_level;
+    superblock.bytes_used = backup.bytes_used;
+    // A log continues the newest commit.
+    superblock.log_root = 0.into();
+    superblock.log_root_level = 0;
+}
