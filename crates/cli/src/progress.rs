@@ -1,11 +1,13 @@
 //! Progress of long work: a line on a terminal, nothing in a pipe.
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::output::stdout;
 
 /// Work shorter than this shows nothing.
 const QUIET: Duration = Duration::from_secs(2);
@@ -74,6 +76,11 @@ impl Progress {
     /// Writes a line of its own to standard error.
     pub fn say(&self, message: &str) {
         self.bar.suspend(|| eprintln!("{message}"));
+    }
+
+    /// Writes a line of its own to standard output.
+    pub fn print(&self, message: &str) -> io::Result<()> {
+        self.bar.suspend(|| writeln!(stdout(), "{message}"))
     }
 
     /// Sets how far the work has come.

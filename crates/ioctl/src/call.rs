@@ -46,6 +46,43 @@ where
     Ok(unsafe { ioctl(inode, Updater::<REQUEST, T>::new(both)) }?)
 }
 
+/// A request that reads a structure and answers with a number.
+pub(crate) fn ask<const REQUEST: Opcode, T>(inode: impl AsFd, mut input: T) -> io::Result<i32>
+where
+    T: FromBytes + IntoBytes,
+{
+    const { assert!(structure_bytes(REQUEST) == size_of::<T>()) };
+    let asked = Asked { request: REQUEST, structure: (&raw mut input).cast() };
+    // SAFETY: the request reads and fills a structure of the size in its number, which is that of
+    // `T`, of which all bytes are valid, and which lives as long as the call.
+    Ok(unsafe { ioctl(inode, asked) }?)
+}
+
+/// A request that answers with a number.
+struct Asked {
+    request: Opcode,
+    structure: *mut c_void,
+}
+
+// SAFETY: the function that makes one ensures that the structure has the size in the number.
+unsafe impl Ioctl for Asked {
+    type Output = i32;
+
+    const IS_MUTATING: bool = true;
+
+    fn opcode(&self) -> Opcode {
+        self.request
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        self.structure
+    }
+
+    unsafe fn output_from_ptr(answer: IoctlOutput, _: *mut c_void) -> rustix::io::Result<i32> {
+        Ok(answer)
+    }
+}
+
 /// A request that fills a structure.
 pub(crate) fn read<const REQUEST: Opcode, T>(inode: impl AsFd) -> io::Result<T>
 where

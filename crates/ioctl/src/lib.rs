@@ -28,6 +28,7 @@
 pub mod abi;
 mod call;
 pub mod channel;
+mod control;
 mod data;
 mod extents;
 mod filesystem;
@@ -39,6 +40,7 @@ mod subvolume;
 
 use std::io;
 
+pub use control::DeviceList;
 pub use data::{EncodedExtent, clone_file, clone_range, write_encoded};
 pub use extents::{MappedExtent, MappedExtents, mapped_extents};
 pub use filesystem::{

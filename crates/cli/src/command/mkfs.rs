@@ -3,11 +3,12 @@
 use std::env;
 use std::io::Write;
 use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use clap::Args;
 use larder::device::Place;
 use larder_format::compression::Compression;
@@ -19,6 +20,7 @@ use larder_mkfs::{
 use rustix::process::{getegid, geteuid};
 
 use super::Outcome;
+use super::device::register;
 use crate::ending::wait_for_ending_servers;
 use crate::global::Global;
 use crate::interrupt::HalfMade;
@@ -163,6 +165,9 @@ impl Mkfs {
             threads: None,
             progress: (!is_quiet).then(progress),
         };
+        if let Some(uuid) = self.uuid {
+            expect_new(uuid, &located(&self.devices, place))?;
+        }
         wait_for_ending_servers(&located(&self.devices, place));
         let half_made = HalfMade::of(&self.devices)?;
         let made = mkfs(&self.devices, &options);
@@ -176,12 +181,34 @@ impl Mkfs {
             MkfsError::NoLength { .. } => anyhow!("{error}; -b 8G would make it that long"),
             error => error.into(),
         })?;
+        register(&located(&self.devices, place));
         // The progress line goes away before the summary comes.
         drop(options);
         if !is_quiet {
             write!(stdout(), "{summary}")?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Fails if one of `devices` is a block device and another block device belongs to a file system
+/// with this uuid: afterwards the uuid would name two. Files are made anew with the same uuid all
+/// the time, and confuse nothing before they are attached.
+fn expect_new(uuid: Uuid, devices: &[PathBuf]) -> anyhow::Result<()> {
+    let number = |path: &PathBuf| Some(path.metadata().ok()?.rdev()).filter(|number| *number != 0);
+    let targets: Vec<u64> = devices.iter().filter_map(number).collect();
+    if targets.is_empty() {
+        return Ok(());
+    }
+    let Some(others) = larder::find_filesystems().remove(&uuid) else { return Ok(()) };
+    let is_other = |path: &PathBuf| number(path).is_none_or(|number| !targets.contains(&number));
+    match others.map(|others| others.into_iter().find(is_other)) {
+        Ok(None) => Ok(()),
+        Ok(Some(other)) => bail!(
+            "{}: has a file system with the uuid {uuid} already; leave out --uuid, or detach it",
+            other.display()
+        ),
+        Err(error) => Err(error.into()),
     }
 }
 

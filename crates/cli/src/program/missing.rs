@@ -18,16 +18,12 @@ const fn instead(path: &'static str, way_out: &'static str) -> Missing {
     Missing { path, way_out: Some(way_out) }
 }
 
-const NO_REGISTER: &str = "devices are given with each command, and --device names further ones";
-
 const COMMANDS: &[Missing] = &[
     missing("balance"),
     missing("device add"),
     missing("device delete"),
-    instead("device ready", NO_REGISTER),
     missing("device remove"),
     missing("device replace"),
-    instead("device scan", NO_REGISTER),
     missing("filesystem defragment"),
     missing("filesystem resize"),
     missing("qgroup"),

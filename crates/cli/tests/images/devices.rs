@@ -173,3 +173,53 @@ fn an_operand_given_twice_is_refused() {
     let both = ls(&copy);
     assert!(both.contains("both are device 1: give one of them"), "{both}");
 }
+
+/// Mounts with the kernel by one of the devices; whether it could.
+fn kernel_mounts(device: &Path, folder: &Path) -> bool {
+    let run = |program: &str, arguments: &[&Path]| {
+        let mut command = std::process::Command::new(program);
+        command.args(arguments).output().expect("it starts").status.success()
+    };
+    let mounted = run("mount", &[Path::new("-tbtrfs"), device, folder]);
+    if mounted {
+        assert!(run("umount", &[folder]));
+    }
+    mounted
+}
+
+#[test]
+fn the_kernel_knows_devices_by_mkfs_and_by_scanning() {
+    let scratch = Scratch::new();
+    let folder = scratch.path().join("mountpoint");
+    std::fs::create_dir(&folder).expect("it is made");
+    let files = ["first", "second"].map(|name| scratch.sparse_file(name, 256 << 20));
+    let devices = files.each_ref().map(|file| LoopDevice::attach(file));
+    let [first, second] = devices.each_ref().map(|device| word(device.path()));
+    let code = |arguments: &[&str]| larder(arguments).status.code();
+    said(["mkfs", "-q", "-d", "raid1", "-m", "raid1", first, second]);
+    assert!(kernel_mounts(Path::new(first), &folder), "mkfs told the kernel of both");
+    said(["device", "scan", "--forget", first, second]);
+    // It knows the one that it is asked about, and not the other.
+    assert_eq!(code(&["device", "ready", first]), Some(1));
+    assert!(!kernel_mounts(Path::new(first), &folder));
+    let scanned = larder(["device", "scan", second]);
+    let expected = format!("Scanning for btrfs filesystems on '{second}'\n");
+    assert_eq!(String::from_utf8_lossy(&scanned.stdout), expected);
+    assert_eq!(code(&["device", "ready", first]), Some(0));
+    assert!(kernel_mounts(Path::new(second), &folder));
+    said(["device", "scan", "-u", first, second]);
+    let all = larder(["device", "scan"]);
+    let all = String::from_utf8_lossy(&all.stdout).into_owned();
+    let (heading, list) = all.split_once('\n').expect("there are lines");
+    assert_eq!(heading, "Scanning for Btrfs filesystems");
+    for device in [first, second] {
+        assert!(list.lines().any(|line| line == format!("registered: {device}")), "{all}");
+    }
+    assert!(kernel_mounts(Path::new(first), &folder));
+    for arguments in [&["device", "scan", "/dev/null"][..], &["device", "ready", "/dev/null"]] {
+        let refused = larder(arguments);
+        assert_eq!(refused.status.code(), Some(1));
+        let refused = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused, "ERROR: not a block device: /dev/null\n");
+    }
+}

@@ -111,8 +111,9 @@ fn snapshots_are_received_from_files_and_pipes() {
     assert_eq!(said, "At subvol one\n");
     let second = images.stream("two", Some("one"));
     let input = Stdio::from(File::open(&second).expect("it was sent"));
-    let said = succeed(larder(["receive"]).arg(images.target()).stdin(input));
-    assert_eq!(said, "At snapshot two\n");
+    let output = larder(["receive"]).arg(images.target()).stdin(input).output().expect("it starts");
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", errors(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "At snapshot two\n");
     images.assert_received(&["one", "two"]);
 
     let output = larder(["receive", "-f"]).arg(&second).arg(images.target()).output();
@@ -267,4 +268,28 @@ fn a_stream_is_shown_and_nothing_is_changed() {
     let theirs =
         run("btrfs", ["receive".as_ref(), "--dump".as_ref(), "-f".as_ref(), stream.as_os_str()]);
     assert_eq!(dump, theirs.unwrap_or_else(|error| panic!("{error}")));
+}
+
+#[test]
+fn a_receive_says_what_btrfs_says_and_where() {
+    let images = Images::new();
+    let streams = [images.stream("one", None), images.stream("two", Some("one"))];
+    let theirs = images.scratch.sparse_file("theirs", 512 << 20);
+    run("mkfs.btrfs", ["-q".as_ref(), theirs.as_os_str()]).expect("made");
+    let mount = KernelMount::open(from_ref(&theirs), "noatime");
+    for stream in streams {
+        let mut btrfs = Command::new("btrfs");
+        let expected = btrfs.args(["receive", "-f"]).arg(&stream).arg(mount.path()).output();
+        let expected = expected.expect("btrfs starts");
+        let found = larder(["receive", "-f"]).arg(&stream).arg(images.target()).output();
+        let found = found.expect("larder starts");
+        assert!(expected.status.success() && found.status.success(), "{expected:?} {found:?}");
+        assert_eq!((found.stdout, found.stderr), (expected.stdout, expected.stderr));
+    }
+    // What needs version 2 of the stream implies it.
+    let stream = images.scratch.path().join("compressed");
+    let snapshot = format!("{}:/one", images.origin.display());
+    succeed(larder(["send", "--compressed-data", "-f"]).arg(&stream).arg(snapshot));
+    let header = fs::read(stream).expect("it was sent");
+    assert_eq!(header[13..17], 2_u32.to_le_bytes());
 }

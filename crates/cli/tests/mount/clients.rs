@@ -367,13 +367,6 @@ exec chroot "$root" "$@" </dev/null"#;
 #[ignore = "downloads a distribution"]
 fn mkosi() {
     let (programs, scratch) = (Programs::new(), Scratch::new());
-    // mkosi makes the kernel forget its devices, which larder does not do.
-    let btrfs = programs.folder.path().join("btrfs");
-    let program = fs::read_link(&btrfs).unwrap();
-    fs::remove_file(btrfs).unwrap();
-    let forget = r#"[ "$1 $2" = "device scan" ] && exec /usr/bin/btrfs "$@""#;
-    let otherwise = format!(r#"exec -a btrfs {} "$@""#, program.display());
-    programs.add("btrfs", &format!("#!/bin/bash\n{forget}\n{otherwise}"));
     programs.add("systemd-nspawn", NSPAWN);
     programs.shell(
         scratch.path(),

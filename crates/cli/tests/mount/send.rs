@@ -167,7 +167,10 @@ fn snapshots_that_cannot_be_sent_are_refused_in_the_same_words() {
         (&["work"], "is not read-only"),
         (&["-p", "work", "one"], "is not read-only"),
         (&["nothing"], "nothing: "),
-        (&["--compressed-data", "one"], "--compressed-data needs --proto 2"),
+        (
+            &["--proto", "1", "--compressed-data", "one"],
+            "--compressed-data requires protocol version >= 2 (requested 1)",
+        ),
     ];
     for (arguments, text) in cases {
         let said = refused(arguments, &mounted.path());

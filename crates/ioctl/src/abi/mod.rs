@@ -42,6 +42,12 @@ pub const CLONE_RANGE: Opcode = opcode::write::<CloneRange>(MAGIC, 13);
 pub const SEND: Opcode = opcode::write::<[u8; 72]>(MAGIC, 38);
 /// `BTRFS_IOC_ENCODED_WRITE`, whose structure has pointers.
 pub const ENCODED_WRITE: Opcode = opcode::write::<[u8; 128]>(MAGIC, 64);
+/// `BTRFS_IOC_SCAN_DEV`.
+pub const SCAN_DEV: Opcode = opcode::write::<VolArgs>(MAGIC, 4);
+/// `BTRFS_IOC_FORGET_DEV`.
+pub const FORGET_DEV: Opcode = opcode::write::<VolArgs>(MAGIC, 5);
+/// `BTRFS_IOC_DEVICES_READY`, which answers with a number in place of an error.
+pub const DEVICES_READY: Opcode = opcode::read::<VolArgs>(MAGIC, 39);
 /// `BTRFS_IOC_SUBVOL_CREATE`.
 pub const SUBVOL_CREATE: Opcode = opcode::write::<VolArgs>(MAGIC, 14);
 /// `BTRFS_IOC_SUBVOL_CREATE_V2`.

@@ -261,9 +261,13 @@ impl Watch {
 
     fn event(&mut self, event: &ReceiveEvent<'_>) -> ControlFlow<()> {
         match event {
-            ReceiveEvent::Begins { name, is_snapshot } if !self.is_quiet => {
-                let kind = if *is_snapshot { "snapshot" } else { "subvol" };
-                self.progress.say(&format!("At {kind} {}", shown(name)));
+            // As btrfs receive does: the one to standard error, the other to standard output.
+            ReceiveEvent::Begins { name, is_snapshot: false } if !self.is_quiet => {
+                self.progress.say(&format!("At subvol {}", shown(name)));
+            }
+            ReceiveEvent::Begins { name, is_snapshot: true } if !self.is_quiet => {
+                // A receive does not fail because nobody reads this.
+                let _ = self.progress.print(&format!("At snapshot {}", shown(name)));
             }
             ReceiveEvent::Failed(error) => {
                 self.progress.say(&in_words(&format!("ERROR: {error}")));

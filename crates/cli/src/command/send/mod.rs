@@ -75,10 +75,10 @@ pub struct Send {
     /// URL; everything if there is none
     #[arg(long, requires = "to", conflicts_with_all = ["parent", "clone_source"])]
     incremental: bool,
-    /// Version of the stream; 0 for the newest
-    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_version)]
-    proto: Proto,
-    /// Send data that is stored compressed as it is; needs version 2
+    /// Version of the stream; 0 for the newest. 1 unless given, and 2 with --compressed-data
+    #[arg(long, value_name = "N", value_parser = parse_version)]
+    proto: Option<Proto>,
+    /// Send data that is stored compressed as it is
     #[arg(long)]
     compressed_data: bool,
     /// Send no data, only what changed
@@ -228,11 +228,16 @@ impl Send {
         let clone_sources = find_all(&self.clone_source)?;
         let snapshots = find_all(&self.snapshots)?;
         let version = match self.proto {
-            Proto::Newest => snapshots[0].newest_version(),
-            Proto::Version(version) => version,
+            Some(Proto::Newest) => snapshots[0].newest_version(),
+            Some(Proto::Version(version)) => version,
+            None if self.compressed_data => StreamVersion::V2,
+            None => StreamVersion::V1,
         };
-        let needs_two = self.compressed_data && version == StreamVersion::V1;
-        ensure!(!needs_two, "--compressed-data needs --proto 2 or higher");
+        ensure!(
+            !self.compressed_data || version >= StreamVersion::V2,
+            "--compressed-data requires protocol version >= 2 (requested {})",
+            version.number()
+        );
         let (is_verbose, is_quiet) = match (self.verbose, self.quiet) {
             (false, false) => (global.is_verbose(), global.is_quiet()),
             here => here,
