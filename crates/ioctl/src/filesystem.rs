@@ -33,6 +33,9 @@ pub struct DeviceInfo {
     pub id: u64,
     /// Its uuid.
     pub uuid: Uuid,
+    /// The uuid of the file system that it belongs to, which for a seed is another one. Nil for
+    /// kernels before 6.7.
+    pub filesystem: Uuid,
     /// Bytes of it that the file system may use.
     pub total_bytes: u64,
     /// Bytes of it that belong to chunks.
@@ -96,6 +99,7 @@ pub fn devices(inside: impl AsFd) -> io::Result<Vec<DeviceInfo>> {
             Ok(()) => devices.push(DeviceInfo {
                 id: args.devid,
                 uuid: Uuid::from_bytes(args.uuid),
+                filesystem: Uuid::from_bytes(args.fsid),
                 total_bytes: args.total_bytes,
                 allocated_bytes: args.bytes_used,
                 path: text(&args.path).to_vec(),

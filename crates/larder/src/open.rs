@@ -10,6 +10,7 @@ use larder_filesystem::{ResyncProgress, Tuning, WriteCompression, WriteOptions, 
 use larder_image::Place;
 use larder_volume::Volume;
 
+use crate::find::is_seed;
 use crate::{Filesystem, Result};
 
 /// The default for tree blocks in memory.
@@ -201,13 +202,17 @@ impl OpenOptions {
     /// be a whole disk, with the file system in a [partition](Self::place).
     pub fn open<P: AsRef<Path>>(&self, paths: impl IntoIterator<Item = P>) -> Result<Filesystem> {
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
-        for path in paths {
+        let paths: Vec<P> = paths.into_iter().collect();
+        for path in paths.iter().map(AsRef::as_ref) {
+            // A seed may belong to other file systems too, and is only read.
+            let is_seed = || paths.len() > 1 && is_seed(path, self.place);
             let access = match (self.write, self.is_mounted) {
+                (false, _) => Access::ReadOnly,
+                _ if is_seed() => Access::ReadOnly,
                 (true, true) => Access::ReadWriteMounted,
                 (true, false) => Access::ReadWrite,
-                (false, _) => Access::ReadOnly,
             };
-            let (path, memory) = (path.as_ref(), self.objects_bytes);
+            let memory = self.objects_bytes;
             devices.push(larder_image::open_within(path, access, self.place, memory)?);
         }
         self.open_devices(devices)

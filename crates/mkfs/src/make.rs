@@ -28,8 +28,8 @@ use crate::{Features, MkfsError, MkfsOptions, target};
 /// Makes a file system on files and block devices.
 ///
 /// Creates a file if it does not exist and its length is known: from `byte_count`, or because there
-/// is a root directory. Without `byte_count`, a file that is too short for the root directory is
-/// made longer. Files are cut only once the file system is complete; after an error, created files
+/// is a root directory. Without `byte_count`, files that are too short for the root directory are
+/// made longer, if its content does not fit. Files are cut only once the file system is complete; after an error, created files
 /// are removed, and lengthened ones get their old length back. Refuses targets that a kernel or
 /// another program uses or that are given twice, and, without `force`, targets that hold a known
 /// file system or partition table.
@@ -48,16 +48,29 @@ pub fn mkfs(targets: &[PathBuf], options: &MkfsOptions) -> Result<Summary, MkfsE
         .iter()
         .map(|path| undo.open(path, options.place, new_len_bytes, options.force))
         .collect::<Result<_, _>>()?;
-    let new_len = |image: &Opened| target::new_len(image, options.byte_count, least_bytes);
-    let lens = images.iter().map(|image| (image.device.name(), new_len(image)));
-    let rooms = device_rooms(lens, options, &settings)?;
-    for image in &images {
-        undo.lengthen(image, new_len(image))?;
-    }
     let devices: Vec<Arc<dyn Device>> =
         images.iter().map(|image| Arc::clone(&image.device)).collect();
-    let space = first_groups(rooms, &settings, appetite)?;
-    let summary = make(&devices, space, options, &settings, &source)?;
+    let make_in = |new_len: &dyn Fn(&Opened) -> u64| {
+        let lens = images.iter().map(|image| (image.device.name(), new_len(image)));
+        let rooms = device_rooms(lens, options, &settings)?;
+        let space = first_groups(rooms, &settings, appetite)?;
+        make(&devices, space, options, &settings, &source)
+    };
+    let mut new_len: Box<dyn Fn(&Opened) -> u64> = Box::new(|image| image.device.len_bytes());
+    let wanted_len = |image: &Opened| target::new_len(image, options.byte_count, least_bytes);
+    let grows = images.iter().any(|image| wanted_len(image) > image.device.len_bytes());
+    // The estimate is an upper bound. What fits makes no file longer.
+    let fits = if grows && options.byte_count.is_none() { Some(make_in(&*new_len)) } else { None };
+    let summary = match fits {
+        None | Some(Err(MkfsError::NoSpace { .. } | MkfsError::TooSmall { .. })) => {
+            new_len = Box::new(wanted_len);
+            for image in &images {
+                undo.lengthen(image, wanted_len(image))?;
+            }
+            make_in(&*new_len)?
+        }
+        Some(made) => made?,
+    };
     undo.forget();
     for (image, made) in images.iter().zip(&summary.devices) {
         if let Some(file) = &image.file {

@@ -63,6 +63,10 @@ pub fn put_superblock(out: &mut Vec<u8>, superblock: &Superblock, full: bool) {
         }
         put!(out, "backup_roots[4]:\n");
         for (number, backup) in superblock.super_roots.iter().enumerate() {
+            if backup.tree_root.get() == 0 && backup.tree_root_gen.get() == 0 {
+                // Until the fourth commit some are empty.
+                continue;
+            }
             put_backup_root(out, number, backup);
         }
     }

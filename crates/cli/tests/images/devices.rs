@@ -223,3 +223,62 @@ fn the_kernel_knows_devices_by_mkfs_and_by_scanning() {
         assert_eq!(refused, "ERROR: not a block device: /dev/null\n");
     }
 }
+
+/// A file system that was grown from a seed on `seed`, with a file in each part.
+fn grow(scratch: &Scratch, seed: &Path, sprout: &Path) {
+    let run = |program: &str, arguments: &[&str]| {
+        let output = std::process::Command::new(program).args(arguments).output();
+        let output = output.expect("it starts");
+        assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
+    };
+    said(["mkfs", "-q", word(seed)]);
+    let base = scratch.path().join("base");
+    std::fs::write(&base, vec![7; 1 << 20]).expect("it is written");
+    said(["cp", word(&base), &format!("{}:/base", word(seed))]);
+    run("btrfstune", &["-f", "-S", "1", word(seed)]);
+    let folder = scratch.path().join("mounted");
+    std::fs::create_dir_all(&folder).expect("it is made");
+    let devices = [seed, sprout].map(LoopDevice::attach);
+    let folder = word(&folder);
+    run("mount", &["-o", "ro", word(devices[0].path()), folder]);
+    run("btrfs", &["device", "add", "-f", word(devices[1].path()), folder]);
+    run("mount", &["-o", "remount,rw", folder]);
+    run("cp", &[word(&base), &format!("{folder}/own")]);
+    run("umount", &[folder]);
+}
+
+#[test]
+fn the_seeds_of_a_file_system_are_found() {
+    let scratch = Scratch::new();
+    let files = ["seed", "sprout"].map(|name| scratch.sparse_file(name, 400 << 20));
+    let [seed, sprout] = files.each_ref().map(std::path::PathBuf::as_path);
+    grow(&scratch, seed, sprout);
+    // Another seed beside it is none of its own.
+    let other = scratch.sparse_file("other", 400 << 20);
+    said(["mkfs", "-q", word(&other)]);
+    let mut tune = std::process::Command::new("btrfstune");
+    let tuned = tune.args(["-f", "-S", "1"]).arg(&other).status();
+    assert!(tuned.expect("it starts").success());
+    let listed = |place: &str| {
+        let output = larder(["ls", &format!("{place}:/")]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert_eq!(listed(word(sprout)), "base\nown\n");
+    said(["mkdir", &format!("{}:/new", word(sprout))]);
+    said(["check", "--check-data-csum", word(sprout)]);
+    // Only its own device has space to give.
+    let usage = larder(["filesystem", "usage", "-b", word(sprout)]);
+    let usage = String::from_utf8_lossy(&usage.stdout).into_owned();
+    let line = |name: &str| {
+        let line = usage.lines().find(|line| line.trim_start().starts_with(name));
+        let line = line.unwrap_or_else(|| panic!("no {name}: {usage}"));
+        line.split_whitespace().last().and_then(|word| word.parse::<u64>().ok()).expect("a number")
+    };
+    assert_eq!(line("Device size:"), 400 << 20);
+    assert!(line("Device unallocated:") < 400 << 20);
+    let devices = files.each_ref().map(|file| LoopDevice::attach(file));
+    assert_eq!(listed(word(devices[1].path())), "base\nnew\nown\n");
+    // The seed alone is what it was.
+    assert_eq!(listed(word(devices[0].path())), "base\n");
+}

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::slice::from_ref;
 
-use larder_testkit::{KernelMount, Scratch, oracle};
+use larder_testkit::{KernelMount, LoopDevice, Scratch, oracle};
 
 const LARDER: &str = env!("CARGO_BIN_EXE_larder");
 
@@ -114,4 +114,93 @@ fn what_mkfs_cannot_do_is_refused_with_a_reason() {
         let is_on = dumped.contains("FREE_SPACE_TREE_VALID");
         assert_eq!(is_on, options.contains("fst,bgt,"), "{options}");
     }
+}
+
+fn len_of(folder: &Path) -> u64 {
+    fs::metadata(folder.join("disk.img")).unwrap().len()
+}
+
+#[test]
+fn a_file_that_is_long_enough_keeps_its_length() {
+    let scratch = Scratch::new();
+    let folder = scratch.path();
+    fs::create_dir(folder.join("root")).unwrap();
+    fs::write(folder.join("root/file"), vec![7; 1 << 20]).unwrap();
+    for (mib, options) in [(110, ""), (44, "-M "), (60, "-m single "), (16, "-M ")] {
+        let disk = scratch.sparse_file("disk.img", mib << 20);
+        let mut command = Command::new(LARDER);
+        let line = format!("mkfs -q {options}--rootdir root disk.img");
+        let output = command.args(line.split(' ')).current_dir(folder).output().unwrap();
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(len_of(folder), mib << 20, "{line}");
+        oracle::check(from_ref(&disk), true).unwrap_or_else(|error| panic!("{error}"));
+        fs::remove_file(disk).unwrap();
+    }
+    // What does not fit makes it longer, and an error leaves it as it was.
+    fs::write(folder.join("root/large"), vec![7; 100 << 20]).unwrap();
+    let disk = scratch.sparse_file("disk.img", 60 << 20);
+    let grown = "mkfs -q -m single --rootdir root disk.img";
+    let output = Command::new(LARDER).args(grown.split(' ')).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(len_of(folder) > 100 << 20);
+    oracle::check(from_ref(&disk), true).unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn mixed_file_systems_may_have_16_mib() {
+    let scratch = Scratch::new();
+    let disk = scratch.sparse_file("disk.img", 16 << 20);
+    let run = |words: &[&str]| {
+        let output = Command::new(LARDER).args(words).arg(&disk).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    run(&["mkfs", "-q", "-M"]);
+    let mount = KernelMount::open(from_ref(&disk), "");
+    fs::write(mount.path().join("file"), vec![7; 2 << 20]).unwrap();
+    mount.sync();
+    drop(mount);
+    oracle::check(from_ref(&disk), true).unwrap_or_else(|error| panic!("{error}"));
+    let image = format!("{}:/copy", disk.display());
+    let file = scratch.path().join("file");
+    fs::write(&file, vec![8; 1 << 20]).unwrap();
+    let copied = Command::new(LARDER).arg("cp").arg(&file).arg(image).output().unwrap();
+    assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+    run(&["check"]);
+    oracle::check(from_ref(&disk), true).unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn a_new_superblock_is_shown_as_btrfs_shows_it() {
+    let scratch = Scratch::new();
+    assert!(mkfs(scratch.path(), "-L new").status.success());
+    let disk = scratch.path().join("disk.img");
+    let shown = |program: &str, options: &str| {
+        let words = ["inspect-internal", "dump-super", options];
+        Command::new(program).args(words).arg(&disk).output().expect("it starts").stdout
+    };
+    for options in ["-f", "-fa"] {
+        let [ours, theirs] = [LARDER, "btrfs"].map(|program| shown(program, options));
+        assert_eq!(String::from_utf8_lossy(&ours), String::from_utf8_lossy(&theirs));
+    }
+}
+
+#[test]
+fn a_uuid_of_another_block_device_is_refused() {
+    const UUID: &str = "7e5b4cf3-6d1d-4b8e-9f7e-1c3a2b5d6e70";
+    let scratch = Scratch::new();
+    let files = ["first", "second"].map(|name| scratch.sparse_file(name, 300 << 20));
+    let devices = files.each_ref().map(|file| LoopDevice::attach(file));
+    let mkfs = |target: &Path| {
+        let mut command = Command::new(LARDER);
+        command.args(["mkfs", "-q", "-f", "-U", UUID]).arg(target).output().unwrap()
+    };
+    let [first, second] = devices.each_ref().map(LoopDevice::path);
+    assert!(mkfs(first).status.success());
+    let refused = mkfs(second);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains(UUID), "{said}");
+    assert!(said.contains(first.to_str().unwrap()), "{said}");
+    // The same one again is no other.
+    assert!(mkfs(first).status.success());
+    assert!(mkfs(&scratch.sparse_file("file", 300 << 20)).status.success());
 }

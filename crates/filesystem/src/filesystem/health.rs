@@ -107,6 +107,13 @@ impl Filesystem {
         self.volume().devices().iter().map(info).collect()
     }
 
+    /// The uuid of the file system that a device belongs to, which for a seed is another one. `None`
+    /// if there is no such device.
+    #[doc(hidden)]
+    pub fn filesystem_of_device(&self, id: u64) -> Option<Uuid> {
+        self.volume().device(id).map(|device| device.dev_item().fsid())
+    }
+
     /// The error counts of each device, in the order of their ids.
     pub fn device_errors(&self) -> Result<Vec<DeviceErrors>> {
         if !self.volume().is_writable() {

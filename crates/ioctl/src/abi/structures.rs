@@ -238,7 +238,8 @@ structure! {
         uuid: [u8; 16],
         bytes_used: u64,
         total_bytes: u64,
-        unused: [u64; 379],
+        fsid: [u8; 16],
+        unused: [u64; 377],
         path: [u8; 1024],
     }
 }

@@ -16,9 +16,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use larder_device::{Access, DeviceError};
+use larder_format::superblock::SUPER_FLAG_SEEDING;
 use larder_format::{Superblock, Uuid};
 use larder_image::Place;
 use larder_platform::{FileId, FileTypeExt};
+use larder_volume::{MissingDevice, OpenError, Volume};
 
 #[cfg(not(target_os = "linux"))]
 use self::elsewhere::block_devices;
@@ -97,9 +99,9 @@ pub fn find_filesystem(name: &FilesystemName) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// The devices that the file system on `paths` has besides these: image files in the same
-/// directories, and block devices. None are missing if `paths` are all. Beside a URL nothing is
-/// looked for.
+/// The devices that the file system on `paths` has besides these, with those of its seeds: image
+/// files in the same directories, and block devices. None are missing if `paths` are all. Beside a
+/// URL nothing is looked for.
 ///
 /// # Errors
 /// If two files or devices claim to be the same device of it.
@@ -116,19 +118,62 @@ pub fn find_further_devices(paths: &[impl AsRef<Path>], place: Place) -> Result<
     }
     let devids: BTreeSet<u64> = known.iter().map(|it| it.dev_item.devid.get()).collect();
     let mut devices = Devices::default();
+    let mut seeds = Vec::new();
     for path in beside(paths) {
-        if let Some(superblock) = superblock_of(&path, place)
-            && superblock.fsid() == first.fsid()
-            && !devids.contains(&superblock.dev_item.devid.get())
-        {
-            devices.add(&superblock, path);
+        let Some(superblock) = superblock_of(&path, place) else { continue };
+        if superblock.fsid() == first.fsid() {
+            if !devids.contains(&superblock.dev_item.devid.get()) {
+                devices.add(&superblock, path);
+            }
+        } else if superblock.flags.get() & SUPER_FLAG_SEEDING != 0 {
+            seeds.push((superblock, path));
         }
     }
     let named = paths[0].as_ref().display().to_string();
-    Ok(devices.paths().map_err(|text| DeviceError::Open {
-        device: named,
-        source: io::Error::new(io::ErrorKind::InvalidInput, text),
-    })?)
+    let one_each = |devices: Devices| {
+        devices.paths().map_err(|text| DeviceError::Open {
+            device: named.clone(),
+            source: io::Error::new(io::ErrorKind::InvalidInput, text),
+        })
+    };
+    let mut found = one_each(devices)?;
+    // Only the chunk tree names the devices of seeds, and it may begin on one of them.
+    while !seeds.is_empty() {
+        let known = paths.iter().map(AsRef::as_ref).chain(found.iter().map(PathBuf::as_path));
+        let missing = missing_of(known, place);
+        let is_missing = |superblock: &Superblock| {
+            missing.iter().any(|device| device.uuid == superblock.dev_item.uuid())
+        };
+        let mut wanted = Devices::default();
+        for (superblock, path) in seeds.extract_if(.., |(superblock, _)| is_missing(superblock)) {
+            wanted.add(&superblock, path);
+        }
+        let wanted = one_each(wanted)?;
+        if wanted.is_empty() {
+            break;
+        }
+        found.extend(wanted);
+    }
+    Ok(found)
+}
+
+/// The devices that the file system on `paths` has besides these, as far as its chunk tree can be
+/// read. None if there is another reason why it cannot be opened, which opening it says.
+fn missing_of<'p>(paths: impl Iterator<Item = &'p Path>, place: Place) -> Vec<MissingDevice> {
+    let devices: Result<Vec<_>, _> =
+        paths.map(|path| larder_image::open(path, Access::ReadOnly, place)).collect();
+    let Ok(devices) = devices else { return Vec::new() };
+    let options = larder_volume::OpenOptions { any_state: true, ..Default::default() };
+    match Volume::open(devices, &options) {
+        Err(OpenError::MissingDevices { missing, .. }) => missing,
+        _ => Vec::new(),
+    }
+}
+
+/// Whether the image file or block device at `path` belongs to a seed.
+pub(crate) fn is_seed(path: &Path, place: Place) -> bool {
+    superblock_of(path, place)
+        .is_some_and(|superblock| superblock.flags.get() & SUPER_FLAG_SEEDING != 0)
 }
 
 /// All file systems on block devices that the kernel knows and the caller may read, by their uuids.

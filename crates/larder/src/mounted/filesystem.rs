@@ -103,17 +103,16 @@ impl Overview for MountedFilesystem {
 
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
         let devices = larder_ioctl::devices(&self.inside).map_err(of_mounted)?;
+        let uuid = self.uuid()?;
         let info = |device: larder_ioctl::DeviceInfo| {
             let is_missing = [&b""[..], MISSING].contains(&&*device.path);
             let name = String::from_utf8_lossy(&device.path).into_owned();
             let name = (!is_missing).then_some(name);
-            DeviceInfo::new(
-                device.id,
-                device.uuid,
-                name,
-                device.total_bytes,
-                device.allocated_bytes,
-            )
+            let (id, allocated_bytes) = (device.id, device.allocated_bytes);
+            let mut info =
+                DeviceInfo::new(id, device.uuid, name, device.total_bytes, allocated_bytes);
+            info.is_seed = !device.filesystem.is_nil() && device.filesystem != uuid;
+            info
         };
         Ok(devices.into_iter().map(info).collect())
     }

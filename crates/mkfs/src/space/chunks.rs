@@ -21,7 +21,11 @@ const MIN_METADATA_BYTES: u64 = 32 * MIB;
 const MAX_STRIPE_BYTES: u64 = GIB;
 /// Largest chunk.
 const MAX_CHUNK_BYTES: u64 = 10 * GIB;
+/// Smallest chunk of mixed metadata and data: these are for small devices, from 16 MiB on.
+const MIN_MIXED_BYTES: u64 = 8 * MIB;
 const SYSTEM_STRIPE_BYTES: u64 = 8 * MIB;
+/// The same, beside mixed chunks.
+const MIXED_SYSTEM_STRIPE_BYTES: u64 = 4 * MIB;
 /// Stripe of the data chunk of an empty file system.
 const EMPTY_DATA_STRIPE_BYTES: u64 = 8 * MIB;
 
@@ -83,7 +87,8 @@ impl ChunkAllocator {
         let data_stripes = data_stripes(profile, stripes);
         let room = chosen.iter().map(|&at| self.devices[at].free_bytes()).min().unwrap_or(0);
         let capacity_bytes = self.total_bytes / stripes * data_stripes;
-        let wanted = self.wanted_bytes(usage, data_stripes, capacity_bytes).div_ceil(data_stripes);
+        let wanted = self.wanted_bytes(usage, settings, data_stripes, capacity_bytes);
+        let wanted = wanted.div_ceil(data_stripes);
         let stripe_bytes =
             wanted.next_multiple_of(MIB).min(room / per_device / MIB * MIB).min(MAX_STRIPE_BYTES);
         if stripe_bytes == 0 {
@@ -135,14 +140,20 @@ impl ChunkAllocator {
 
     /// The preferred length of a new chunk in logical bytes, if the devices have room for
     /// `capacity_bytes`: only a small part of that, since balancing needs room for several chunks.
-    fn wanted_bytes(&self, usage: Use, data_stripes: u64, capacity_bytes: u64) -> u64 {
+    fn wanted_bytes(
+        &self,
+        usage: Use,
+        settings: &Settings,
+        data_stripes: u64,
+        capacity_bytes: u64,
+    ) -> u64 {
         let Appetite { data_bytes, metadata_bytes, exact } = self.appetite;
         match usage {
-            Use::System => SYSTEM_STRIPE_BYTES * data_stripes,
+            Use::System => system_stripe_bytes(settings) * data_stripes,
             Use::Metadata if exact => metadata_bytes.clamp(MIB, MAX_CHUNK_BYTES),
             Use::Metadata => {
                 let most = if self.total_bytes > LARGE_BYTES { GIB } else { 256 * MIB };
-                (capacity_bytes / 20).clamp(MIN_METADATA_BYTES, most)
+                (capacity_bytes / 20).clamp(min_metadata_bytes(settings), most)
             }
             Use::Data if exact => data_bytes.clamp(MIB, MAX_CHUNK_BYTES),
             Use::Data if data_bytes == 0 => EMPTY_DATA_STRIPE_BYTES * data_stripes,
@@ -191,6 +202,16 @@ impl ChunkAllocator {
     }
 }
 
+fn system_stripe_bytes(settings: &Settings) -> u64 {
+    let mixed = settings.has(Features::MIXED_GROUPS);
+    if mixed { MIXED_SYSTEM_STRIPE_BYTES } else { SYSTEM_STRIPE_BYTES }
+}
+
+fn min_metadata_bytes(settings: &Settings) -> u64 {
+    let mixed = settings.has(Features::MIXED_GROUPS);
+    if mixed { MIN_MIXED_BYTES } else { MIN_METADATA_BYTES }
+}
+
 /// The start of the next chunk. Chunks do not touch, so that a contiguous range is in one chunk.
 fn after(end: u64) -> u64 {
     (end + 1).next_multiple_of(MIB)
@@ -225,14 +246,17 @@ fn max_stripes(usage: Use, settings: &Settings) -> usize {
 /// Bytes that every device needs for an empty file system, if all are of one size.
 pub(crate) fn min_device_bytes(settings: &Settings, devices: usize) -> u64 {
     let data_bytes = EMPTY_DATA_STRIPE_BYTES;
-    stripes_bytes(settings, devices, [SYSTEM_STRIPE_BYTES, MIN_METADATA_BYTES, data_bytes])
+    let (system_bytes, metadata_bytes) =
+        (system_stripe_bytes(settings), min_metadata_bytes(settings));
+    stripes_bytes(settings, devices, [system_bytes, metadata_bytes, data_bytes])
 }
 
 /// Bytes that every device should have for content of this appetite, if all are of one size.
 pub(crate) fn needed_device_bytes(settings: &Settings, devices: usize, appetite: Appetite) -> u64 {
     let Appetite { data_bytes, metadata_bytes, .. } = appetite;
-    let metadata_bytes = metadata_bytes.max(MIN_METADATA_BYTES);
-    let bytes = [SYSTEM_STRIPE_BYTES, metadata_bytes, data_bytes.max(EMPTY_DATA_STRIPE_BYTES)];
+    let metadata_bytes = metadata_bytes.max(min_metadata_bytes(settings));
+    let system_bytes = system_stripe_bytes(settings);
+    let bytes = [system_bytes, metadata_bytes, data_bytes.max(EMPTY_DATA_STRIPE_BYTES)];
     // A chunk may not be full when the next of its kind is made.
     let needed = stripes_bytes(settings, devices, bytes);
     needed.saturating_add(needed / 4).next_multiple_of(MIB)

@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use crate::command::Outcome;
 use crate::command::filesystem::{
-    DeviceSpace, Shown, kind_name, known_spaces, profile_name, shown_name, slack, unallocated,
+    DeviceSpace, Shown, kind_name, known_spaces, own_devices, profile_name, shown_name, slack,
+    unallocated,
 };
 use crate::global::Global;
 use crate::output::stdout;
@@ -51,7 +52,7 @@ impl Usage {
     fn show(&self, filesystem: &dyn Overview) -> anyhow::Result<()> {
         let spaces = known_spaces(filesystem)?;
         let mut out = stdout();
-        for device in filesystem.devices()? {
+        for device in own_devices(filesystem)? {
             writeln!(out, "{}, ID: {}", shown_name(&device), device.id)?;
             let mut line = |what: &str, bytes: u64| {
                 writeln!(out, "   {:<22}{:>10}", format!("{what}:"), self.shown.units.show(bytes))
@@ -112,7 +113,7 @@ struct BlockGroups {
 impl Object {
     fn new(filesystem: &dyn Overview) -> anyhow::Result<Self> {
         let spaces = known_spaces(filesystem)?;
-        let devices = filesystem.devices()?;
+        let devices = own_devices(filesystem)?;
         Ok(Self { devices: devices.iter().map(|device| Device::new(device, &spaces)).collect() })
     }
 }

@@ -63,6 +63,13 @@ pub fn known_spaces(filesystem: &dyn Overview) -> anyhow::Result<Vec<Space>> {
     Ok(spaces)
 }
 
+/// The devices that the file system can take space from: not those of its seeds.
+pub fn own_devices(filesystem: &dyn Overview) -> anyhow::Result<Vec<DeviceInfo>> {
+    let mut devices = filesystem.devices()?;
+    devices.retain(|device| !device.is_seed);
+    Ok(devices)
+}
+
 /// Bytes of a device that no block group has.
 pub fn unallocated(device: &DeviceInfo) -> u64 {
     device.total_bytes.saturating_sub(device.allocated_bytes)

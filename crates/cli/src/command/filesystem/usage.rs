@@ -8,7 +8,8 @@ use larder::{DeviceInfo, GlobalReserve, Overview, Space, SpaceKind};
 use serde::Serialize;
 
 use super::{
-    DeviceSpace, Shown, kind_name, known_spaces, profile_name, shown_name, slack, unallocated,
+    DeviceSpace, Shown, kind_name, known_spaces, own_devices, profile_name, shown_name, slack,
+    unallocated,
 };
 use crate::command::Outcome;
 use crate::global::Global;
@@ -54,7 +55,7 @@ impl Usage {
 
     fn show(&self, filesystem: &dyn Overview) -> anyhow::Result<()> {
         let spaces = known_spaces(filesystem)?;
-        let devices = filesystem.devices()?;
+        let devices = own_devices(filesystem)?;
         let mut out = stdout();
         let memory = InMemory::of(filesystem)?;
         self.overall(&mut out, &Sums::new(&spaces, &devices), &devices, memory)?;
@@ -301,7 +302,7 @@ struct OnDevice {
 
 impl Object {
     fn new(filesystem: &dyn Overview) -> anyhow::Result<Self> {
-        let (spaces, devices) = (known_spaces(filesystem)?, filesystem.devices()?);
+        let (spaces, devices) = (known_spaces(filesystem)?, own_devices(filesystem)?);
         let (sums, memory) = (Sums::new(&spaces, &devices), InMemory::of(filesystem)?);
         let reserve = |GlobalReserve { total_bytes, used_bytes }| Reserve {
             total: total_bytes,

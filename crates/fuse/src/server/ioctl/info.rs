@@ -46,7 +46,9 @@ pub(super) fn device(ioctl: &mut Ioctl<'_>) -> Outcome {
     };
     let device = devices.iter().find(|device| wanted(device.id, device.uuid.as_bytes()));
     let device = device.ok_or(Errno::NODEV)?;
+    let member = ioctl.server.filesystem.filesystem_of_device(device.id).ok_or(Errno::NODEV)?;
     ioctl.output(&DevInfoArgs {
+        fsid: *member.as_bytes(),
         devid: device.id,
         uuid: *device.uuid.as_bytes(),
         bytes_used: device.allocated_bytes,

@@ -59,7 +59,9 @@ fn head(html: &mut Html, document: &Document, title: &str) {
     for notice in &document.notices {
         html.raw(&format!("<p class=\"notice\" role=\"note\">{}</p>\n", escape(notice)));
     }
-    let sum = |of: fn(&Device) -> u64| document.devices.iter().map(of).fold(0, u64::saturating_add);
+    // New space never comes from a seed.
+    let own = || document.devices.iter().filter(|device| !device.is_seed);
+    let sum = |of: fn(&Device) -> u64| own().map(of).fold(0, u64::saturating_add);
     let (devices, allocated) = (sum(|one| one.total_bytes), sum(|one| one.allocated_bytes));
     let data = &document.data;
     let saved = data.referenced_bytes.saturating_sub(data.disk_bytes);
