@@ -35,6 +35,8 @@
 //!   deletions that had begun have ended, and a commit has freed their space
 //!   (`manager/space_flush.rs`).
 //! - Delayed references are merged in memory, additions before drops, and run until none are left.
+//!   Space for running them is spoken for from when they are queued (`refs::Payer`). If it is short,
+//!   each thread runs them when it leaves the transaction.
 //!   A batch is sorted by address: the items of neighbours change together, one leaf of the extent
 //!   tree at a time.
 //! - Each commit updates the DEV_STATS items, which count the errors of devices. Errors alone cause

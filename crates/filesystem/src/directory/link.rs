@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use larder_format::{ItemType, Key};
 use larder_platform::OsStrExt;
+use larder_transaction::space::Priority;
 use larder_transaction::{Handle, Items, TreeItems};
 
 use crate::core::changed::{Changed, apply};
@@ -24,6 +25,8 @@ use crate::subvolume::delete::Content;
 
 /// Items that change with a name: entry, index, reference, orphan, and both inodes.
 const ITEMS: u64 = 6;
+/// A file with more extents is deleted in steps of its own, after its last name is gone.
+const MOST_EXTENTS: u64 = 16;
 /// The most names that an inode has.
 const MOST_LINKS: u32 = 65_535;
 
@@ -156,10 +159,12 @@ impl Directory {
                 }
             }
             let live = found.live_inode()?;
+            let space = writer.manager.space();
+            let most = space.references_at_once(ITEMS, MOST_EXTENTS, Priority::Deleting);
             let mut change = InodeChange::start(
                 self.core(),
                 self.subvolume().live()?,
-                ItemReservation::removing(ITEMS),
+                ItemReservation::removing(ITEMS).dropping(most),
                 [directory, live],
             )?;
             let (handle, locked) = change.parts();
@@ -182,7 +187,7 @@ impl Directory {
                 let mut names = self.names();
                 let index = names.index_of(found.number(), self.number(), name)?;
                 names.remove(directory, name, index)?;
-                if !live.delete_now(writer, handle, locked.of(live))? {
+                if !live.delete_now(writer, handle, locked.of(live), most)? {
                     names.remove_ref(found.number(), self.number(), name)?;
                     live.lose_name(locked.of(live), generation)?;
                 }
@@ -223,14 +228,15 @@ impl Directory {
 }
 
 impl LiveInode {
-    /// Deletes a file that loses its only name at once, unless another handle is open or the
-    /// deletion takes several steps. A file deleted here never becomes an orphan. Returns whether it
+    /// Deletes a file that loses its only name at once, unless another handle is open or the file
+    /// has more than `most` extents. A file deleted here never becomes an orphan. Returns whether it
     /// is gone.
     fn delete_now(
         self: &Arc<Self>,
         writer: &Writer,
         handle: &Handle<'_>,
         state: &InodeState,
+        most: u64,
     ) -> Changed<bool> {
         let is_last_name = self.file_type() != FileType::Directory && state.item.nlink.get() == 1;
         if !is_last_name || !state.pages.is_clean() {
@@ -244,7 +250,7 @@ impl LiveInode {
             return Ok(false);
         }
         let orphan = Orphan { tree: self.tree().clone(), number: self.number() };
-        if !orphan.delete_whole(handle)? {
+        if !orphan.delete_whole(handle, most)? {
             return Ok(false);
         }
         self.mark_deleted();

@@ -16,7 +16,7 @@ use crate::file::punch::{What, clear};
 use crate::file::read_live::Need;
 use crate::file::write::MOST_BYTES;
 use crate::file::writeback::flush::{flush, write_back};
-use crate::operation::data_reservation::QUOTA_BLOCKS;
+use crate::operation::data_reservation::{DataNeed, QUOTA_BLOCKS};
 use crate::operation::file_change::{FileChange, StillFile};
 use crate::operation::limits::reserve_quota;
 use crate::xattr::capability::drop_capability;
@@ -140,7 +140,11 @@ impl File {
         let is_short = |size_bytes| (1..=sectorsize).contains(&size_bytes);
         let was_short = is_short(self.size_bytes());
         let data_bytes = if was_short { sectorsize } else { 0 };
-        let reservation = writer.reserve_data(data_bytes, EXTENTS_PER_STEP as u64)?;
+        let most = EXTENTS_PER_STEP as u64;
+        // Holes may have items, which are cut.
+        let need =
+            DataNeed { extents: 2 * most, references: most, ..DataNeed::of_data(data_bytes, 1) };
+        let reservation = writer.reserve_data(need)?;
         let change = FileChange::start(self.core(), self.subvolume().live()?, [live], reservation)?;
         let mut file = change.lock(live);
         file.check_mutable()?;
@@ -194,7 +198,7 @@ impl File {
         let has_part = |size_bytes: u64| !size_bytes.is_multiple_of(core.sectorsize());
         let had_part = has_part(self.size_bytes());
         let data_bytes = if had_part { core.sectorsize() } else { 0 };
-        let reservation = writer.reserve_data(data_bytes, 2)?;
+        let reservation = writer.reserve_data(DataNeed::of_data(data_bytes, 2))?;
         let change = FileChange::start(self.core(), self.subvolume().live()?, [live], reservation)?;
         let mut file = change.lock(live);
         if has_part(file.size_bytes) && !had_part {

@@ -15,17 +15,16 @@ use larder_transaction::Handle;
 use crate::error::{Error, Result};
 use crate::file::extent_items::Stored;
 use crate::file::handle::File;
-use crate::file::punch::EXTENTS_PER_STEP;
 use crate::file::read_live::Need;
 use crate::file::write::{MOST_BYTES, WriteAs};
 use crate::file::writeback::flush::write_back;
 use crate::inode::live::LiveInode;
-use crate::operation::data_reservation::reserve_within_quota;
+use crate::operation::data_reservation::{DataNeed, reserve_within_quota};
 use crate::operation::file_change::{FileChange, StillFile};
 use crate::xattr::capability::drop_capability;
 
 /// Extents that are shared in one transaction.
-const SHARED_PER_STEP: usize = 16;
+const SHARED_PER_STEP: u64 = 16;
 /// Bytes that are compared in one transaction.
 const COMPARED_BYTES: u64 = 1 << 20;
 /// Data that cannot be shared is copied in pieces of this size.
@@ -292,12 +291,8 @@ impl Share<'_> {
         let (source, target) = (self.source.live_inode()?, self.target.live_inode()?);
         let core = self.target.core();
         let sectorsize = core.sectorsize();
-        let reservation = reserve_within_quota(
-            self.target.core(),
-            self.target.subvolume().id(),
-            3 * sectorsize,
-            SHARED_PER_STEP as u64,
-        )?;
+        let (most, need) = self.need()?;
+        let reservation = reserve_within_quota(core, self.target.subvolume().id(), need)?;
         let change = FileChange::start(
             self.target.core(),
             self.target.subvolume().live()?,
@@ -314,7 +309,7 @@ impl Share<'_> {
         if self.if_equal() && !self.is_equal(source, target)? {
             return Ok(None);
         }
-        let part = self.part(change.handle())?;
+        let part = self.part(change.handle(), most)?;
         if self.if_equal() && part.inline.is_some() {
             // There is nothing to share.
             return Ok(Some(part.len_bytes));
@@ -346,6 +341,16 @@ impl Share<'_> {
         Ok(Some(part.len_bytes))
     }
 
+    /// The most extents that one step shares, and the space that it takes: each extent is inserted
+    /// and gets a reference, and at most as many others go.
+    fn need(&self) -> Result<(usize, DataNeed)> {
+        let sectorsize = self.target.core().sectorsize();
+        let others = DataNeed::of_data(3 * sectorsize, 3);
+        let wanted = self.len_bytes.div_ceil(sectorsize).min(SHARED_PER_STEP);
+        let most = self.target.writer()?.sharings_at_once(others, wanted);
+        Ok((most as usize, DataNeed { extents: 2 * most, references: 2 * most, ..others }))
+    }
+
     /// Whether the files may share extents.
     fn check(&self, source: &LiveInode, target: &LiveInode) -> Result<()> {
         let sectorsize = self.target.core().sectorsize();
@@ -375,16 +380,16 @@ impl Share<'_> {
         Ok(its == ours)
     }
 
-    /// The first part to share.
-    fn part(&self, handle: &Handle<'_>) -> Result<Part> {
+    /// The first part to share: at most `most` extents, in place of at most as many.
+    fn part(&self, handle: &Handle<'_>, most: usize) -> Result<Part> {
         let (theirs, ours) = (self.source.extents_in(handle)?, self.target.extents_in(handle)?);
         let most_bytes = if self.if_equal() { COMPARED_BYTES } else { u64::MAX };
         let wanted_bytes = self.len_bytes.min(most_bytes).next_multiple_of(theirs.sectorsize);
         let start = self.source_offset;
-        let stretch = theirs.stretch(start, start + wanted_bytes, SHARED_PER_STEP)?;
+        let stretch = theirs.stretch(start, start + wanted_bytes, most)?;
         let to = self.target_offset;
         let until = to + (stretch.until - start);
-        let end = start + (ours.stretch(to, until, EXTENTS_PER_STEP)?.until - to);
+        let end = start + (ours.stretch(to, until, most)?.until - to);
         let mut part = Part { len_bytes: end - start, extents: Vec::new(), inline: None };
         for (from, stored) in stretch.extents.into_iter().filter(|(from, _)| *from < end) {
             match stored {

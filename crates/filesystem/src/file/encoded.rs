@@ -10,7 +10,7 @@ use crate::file::read_live::Need;
 use crate::file::write::MOST_BYTES;
 use crate::file::writeback::flush::write_back;
 use crate::inode::live::InodeState;
-use crate::operation::data_reservation::reserve_within_quota;
+use crate::operation::data_reservation::{DataNeed, reserve_within_quota};
 use crate::operation::file_change::{FileChange, StillFile};
 use crate::xattr::capability::drop_capability;
 
@@ -55,12 +55,12 @@ impl File {
         };
         let plain = encoded.decompress(data, kind, core.volume().sectorsize())?;
         let room_bytes = (data.len() as u64).next_multiple_of(sectorsize);
-        let reservation = reserve_within_quota(
-            self.core(),
-            self.subvolume().id(),
-            room_bytes + 2 * sectorsize,
-            3,
-        )?;
+        // Each sector may be of an extent that goes.
+        let need = DataNeed {
+            references: encoded.len_bytes.div_ceil(sectorsize),
+            ..DataNeed::of_data(room_bytes + 2 * sectorsize, 3)
+        };
+        let reservation = reserve_within_quota(core, self.subvolume().id(), need)?;
         let change = FileChange::start(self.core(), self.subvolume().live()?, [live], reservation)?;
         let mut file = change.lock(live);
         file.check_may_write(offset)?;

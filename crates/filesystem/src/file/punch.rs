@@ -11,11 +11,15 @@ use crate::file::extent_items::{Dropped, FileExtents, Stretch};
 use crate::file::handle::File;
 use crate::file::read_live::Need;
 use crate::file::writeback::flush::write_back;
+use crate::operation::data_reservation::DataNeed;
 use crate::operation::file_change::FileChange;
 use crate::xattr::capability::drop_capability;
 
 /// Extents that go in one transaction.
 pub(crate) const EXTENTS_PER_STEP: usize = 128;
+
+/// Extents that are cut, and holes with items.
+const CUT_EXTENTS: u64 = 8;
 
 /// Which extents of a range go.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,7 +51,7 @@ fn clear_edges(file: &File, writer: &Writer, edges: &[Range<u64>]) -> Result<()>
     let (live, core) = (file.live_inode()?, file.core());
     let sectorsize = core.sectorsize();
     let sectors = edges.iter().filter(|edge| !edge.is_empty()).count() as u64;
-    let reservation = writer.reserve_to_delete(sectors * sectorsize, 4)?;
+    let reservation = writer.reserve_to_delete(DataNeed::of_data(sectors * sectorsize, 4))?;
     let change = FileChange::start(file.core(), file.subvolume().live()?, [live], reservation)?;
     let mut locked = change.lock(live);
     locked.check_may_cut()?;
@@ -71,18 +75,20 @@ fn clear_edges(file: &File, writer: &Writer, edges: &[Range<u64>]) -> Result<()>
 /// the rest of the range.
 fn clear_some(file: &File, writer: &Writer, range: Range<u64>, what: What) -> Result<u64> {
     let (live, core) = (file.live_inode()?, file.core());
-    let reservation = writer.reserve_to_delete(0, 4)?;
+    let has_hole_items = !core.volume().superblock().has_incompat(IncompatFlags::NO_HOLES);
+    let need = DataNeed { extents: CUT_EXTENTS, ..DataNeed::default() };
+    let most = writer.deletions_at_once(need, EXTENTS_PER_STEP);
+    let reservation = writer.reserve_to_delete(DataNeed { references: most as u64, ..need })?;
     let change = FileChange::start(file.core(), file.subvolume().live()?, [live], reservation)?;
     let mut locked = change.lock(live);
     locked.check_may_cut()?;
     let _alone = locked.exclude_readers();
     let extents = locked.extents();
-    let has_hole_items = !core.volume().superblock().has_incompat(IncompatFlags::NO_HOLES);
     let end_of_file = locked.item.size.get().next_multiple_of(core.sectorsize());
     let until = locked.apply(|locked| {
         let Dropped { counted_bytes, until } = match what {
-            What::Everything => extents.drop_some(range.start, range.end, EXTENTS_PER_STEP)?,
-            What::Data => extents.drop_data(range.start, range.end, EXTENTS_PER_STEP)?,
+            What::Everything => extents.drop_some(range.start, range.end, most)?,
+            What::Data => extents.drop_data(range.start, range.end, most)?,
         };
         if has_hole_items {
             extents.fill_holes(range.start, until.min(end_of_file))?;

@@ -9,6 +9,7 @@ use crate::file::handle::File;
 use crate::file::punch::EXTENTS_PER_STEP;
 use crate::file::write::MOST_BYTES;
 use crate::file::writeback::flush::write_back;
+use crate::operation::data_reservation::DataNeed;
 use crate::operation::file_change::{FileChange, StillFile};
 use crate::xattr::capability::drop_capability;
 
@@ -38,11 +39,14 @@ impl File {
         let (live, core) = (self.live_inode()?, self.core());
         let sectorsize = core.sectorsize();
         let shrinks = size_bytes <= self.size_bytes();
-        let reservation = match (shrinks, size_bytes.is_multiple_of(sectorsize)) {
-            (true, true) => writer.reserve_to_delete(0, 2),
-            (true, false) => writer.reserve_to_delete(sectorsize, 2),
-            (false, _) => writer.reserve_data(2 * sectorsize, 2),
-        }?;
+        let (reservation, most) = if shrinks {
+            let data_bytes = if size_bytes.is_multiple_of(sectorsize) { 0 } else { sectorsize };
+            let need = DataNeed::of_data(data_bytes, 2);
+            let most = writer.deletions_at_once(need, EXTENTS_PER_STEP);
+            (writer.reserve_to_delete(DataNeed { references: most as u64, ..need })?, most)
+        } else {
+            (writer.reserve_data(DataNeed::of_data(2 * sectorsize, 2))?, 0)
+        };
         let change = FileChange::start(self.core(), self.subvolume().live()?, [live], reservation)?;
         let mut file = change.lock(live);
         file.check_none_of(refuses)?;
@@ -53,8 +57,8 @@ impl File {
         file.touch(change.handle().generation(), true);
         let cut = size_bytes.next_multiple_of(sectorsize);
         let extents = file.extents();
-        let last = if shrinks { extents.last(cut, EXTENTS_PER_STEP + 1)? } else { Vec::new() };
-        let is_last_step = last.len() <= EXTENTS_PER_STEP;
+        let last = if shrinks { extents.last(cut, most + 1)? } else { Vec::new() };
+        let is_last_step = last.len() <= most;
         if is_last_step {
             if shrinks {
                 self.cut_off(&mut file, size_bytes)?;
@@ -64,7 +68,7 @@ impl File {
             file.note_dirty()?;
             write_back(&mut file)?;
         } else {
-            let end = last[EXTENTS_PER_STEP - 1].0;
+            let end = last[most - 1].0;
             let _alone = file.exclude_readers();
             file.size_bytes = file.size_bytes.min(end);
             file.pages.truncate(end);

@@ -17,7 +17,7 @@ use crate::file::writeback::flush::{flush, flush_all};
 use crate::file::writeback::reservation::DataReservation;
 use crate::inode::attributes::SetAttributes;
 use crate::inode::live::InodeState;
-use crate::operation::data_reservation::reserve_within_quota;
+use crate::operation::data_reservation::{DataNeed, reserve_within_quota};
 use crate::operation::file_change::FileChange;
 use crate::xattr::capability::drop_capability;
 
@@ -61,7 +61,11 @@ impl<'c> WriteSpace<'c> {
     /// `ENOSPC`, `EDQUOT`.
     pub(crate) fn for_new(core: &'c Core, subvolume: u64, data: &[u8]) -> Result<Self> {
         let bytes = (data.len() as u64).next_multiple_of(core.sectorsize());
-        Self::enter(core, bytes, reserve_within_quota(core, subvolume, bytes, 1)?)
+        Self::enter(
+            core,
+            bytes,
+            reserve_within_quota(core, subvolume, DataNeed::of_data(bytes, 1))?,
+        )
     }
 }
 
@@ -97,7 +101,8 @@ impl File {
             return Ok(false);
         }
         drop_capability(self)?;
-        let reservation = reserve_within_quota(self.core(), self.subvolume().id(), 0, 1)?;
+        let need = DataNeed::of_data(0, 1);
+        let reservation = reserve_within_quota(self.core(), self.subvolume().id(), need)?;
         let change = FileChange::start(self.core(), self.subvolume().live()?, [live], reservation)?;
         let mut file = change.lock(live);
         let _alone = file.exclude_readers();
@@ -229,14 +234,10 @@ impl File {
         let sectorsize = self.core().sectorsize();
         let is_full =
             |error: &Error| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::QuotaExceeded);
-        match reserve_within_quota(
-            self.core(),
-            self.subvolume().id(),
-            range.end - range.start + 2 * sectorsize,
-            3,
-        ) {
+        let need = DataNeed::of_data(range.end - range.start + 2 * sectorsize, 3);
+        match reserve_within_quota(self.core(), self.subvolume().id(), need) {
             Err(error) if is_full(&error) && self.has_room(writer, range)? => {
-                writer.reserve_data(0, 3)
+                writer.reserve_data(DataNeed::of_data(0, 3))
             }
             reservation => reservation,
         }

@@ -9,7 +9,7 @@ use zerocopy::FromBytes;
 use crate::core::changed::{Changed, apply};
 use crate::core::writer::Writer;
 use crate::error::Result;
-use crate::inode::orphans::{Orphan, orphan_key};
+use crate::inode::orphans::{EXTENTS_PER_STEP, Orphan, orphan_key};
 
 /// Items that a step may insert at worst: none, but leaves are copied.
 const ITEMS: u64 = 4;
@@ -33,11 +33,13 @@ fn delete_inode(writer: &Writer, cleaning: &Cleaning<'_>, orphan: &Orphan) -> Ch
     let is_gone =
         |id| writer.manager.trees().root_item(id).is_none_or(|(_, item)| item.refs.get() == 0);
     loop {
-        let handle = writer.manager.start(ITEMS, Priority::Cleaning)?;
+        let space = writer.manager.space();
+        let most = space.references_at_once(ITEMS, EXTENTS_PER_STEP, Priority::Cleaning);
+        let handle = writer.manager.start_referring(ITEMS, most, Priority::Cleaning)?;
         if is_gone(orphan.tree.id()) || writer.send_guards.has(orphan.tree.id()) {
             return Ok(());
         }
-        let is_done = apply(&handle, || orphan.delete_step(&handle))?;
+        let is_done = apply(&handle, || orphan.delete_step(&handle, most))?;
         handle.end()?;
         cleaning.stepped();
         if is_done {

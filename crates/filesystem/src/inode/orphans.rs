@@ -12,8 +12,8 @@ use zerocopy::FromBytes;
 
 use crate::core::changed::Changed;
 
-/// Extents of a file that are deleted in one step.
-const EXTENTS_PER_STEP: usize = 128;
+/// Extents of a file that are deleted in one step, at most.
+pub(crate) const EXTENTS_PER_STEP: u64 = 128;
 
 /// Inodes that are not open any more.
 pub(crate) struct Orphans {
@@ -54,11 +54,11 @@ pub(crate) fn orphan_key(number: u64) -> Key {
 }
 
 impl Orphan {
-    /// Deletes everything of an inode that is not listed as an orphan, unless it has too many
-    /// extents for one step. Returns whether it did.
-    pub(crate) fn delete_whole(&self, handle: &Handle<'_>) -> Changed<bool> {
-        let extents = self.last_extents()?;
-        if extents.len() == EXTENTS_PER_STEP {
+    /// Deletes everything of an inode that is not listed as an orphan, unless it has more than
+    /// `most` extents. Returns whether it did.
+    pub(crate) fn delete_whole(&self, handle: &Handle<'_>, most: u64) -> Changed<bool> {
+        let extents = self.last_extents(most + 1)?;
+        if extents.len() as u64 > most {
             return Ok(false);
         }
         self.delete_items()?;
@@ -69,9 +69,10 @@ impl Orphan {
         Ok(true)
     }
 
-    /// Deletes some of the last extents, or all that is left. Returns whether nothing is left.
-    pub(crate) fn delete_step(&self, handle: &Handle<'_>) -> Changed<bool> {
-        let extents = self.last_extents()?;
+    /// Deletes the last extents, `most` of them, or all that is left if there are none. Returns
+    /// whether nothing is left.
+    pub(crate) fn delete_step(&self, handle: &Handle<'_>, most: u64) -> Changed<bool> {
+        let extents = self.last_extents(most)?;
         let Some((first, _)) = extents.last() else {
             self.delete_rest()?;
             return Ok(true);
@@ -104,15 +105,15 @@ impl Orphan {
         extent.num_bytes.get()
     }
 
-    /// The last extents, the very last first.
-    fn last_extents(&self) -> Changed<Vec<(Key, Vec<u8>)>> {
+    /// The last extents, the very last first, at most `most`.
+    fn last_extents(&self, most: u64) -> Changed<Vec<(Key, Vec<u8>)>> {
         let mut extents = Vec::new();
         let mut cursor = self.tree.cursor(larder_btree::Readahead::Back);
         let mut is_there = cursor.seek_last(self.key(ItemType::EXTENT_DATA, u64::MAX))?;
         while let Some((key, data)) = cursor.item()
             && is_there
             && (key.objectid, key.item_type) == (self.number, ItemType::EXTENT_DATA)
-            && extents.len() < EXTENTS_PER_STEP
+            && (extents.len() as u64) < most
         {
             extents.push((key, data.to_vec()));
             is_there = cursor.prev()?;

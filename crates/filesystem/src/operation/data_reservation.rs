@@ -16,32 +16,70 @@ const ITEMS: u64 = 4;
 /// Tree blocks that writeback of a file adds to its subvolume.
 pub(crate) const QUOTA_BLOCKS: u64 = 1;
 
-/// Items that a run of dirty data takes: extent, checksums.
-const ITEMS_PER_RUN: u64 = 2;
+/// Items that a run of dirty data takes: extent, checksums, and the extent in the extent tree.
+const ITEMS_PER_RUN: u64 = 3;
+
+/// The changes of a file that space is reserved for.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct DataNeed {
+    /// Bytes of dirty data.
+    pub(crate) data_bytes: u64,
+    /// Runs of dirty data.
+    pub(crate) runs: u64,
+    /// File extents that are inserted, apart from those for dirty data.
+    pub(crate) extents: u64,
+    /// References to data that are added or dropped, apart from those to dirty data.
+    pub(crate) references: u64,
+}
+
+impl DataNeed {
+    /// For `data_bytes` of dirty data in `runs` runs.
+    pub(crate) fn of_data(data_bytes: u64, runs: u64) -> Self {
+        Self { data_bytes, runs, ..Self::default() }
+    }
+
+    /// Items of the trees, at most.
+    fn items(self) -> u64 {
+        ITEMS + ITEMS_PER_RUN * self.runs + self.extents
+    }
+}
 
 impl Writer {
-    /// Reserves space for `data_bytes` more of dirty data in `runs` more runs.
-    pub(crate) fn reserve_data(&self, data_bytes: u64, runs: u64) -> Result<DataReservation> {
-        self.reserve_with(Priority::Normal, data_bytes, runs)
+    /// Reserves space for a change of a file.
+    pub(crate) fn reserve_data(&self, need: DataNeed) -> Result<DataReservation> {
+        self.reserve_with(Priority::Normal, need)
     }
 
     /// Like [`reserve_data`](Self::reserve_data), for changes that remove more than they add.
-    pub(crate) fn reserve_to_delete(&self, data_bytes: u64, runs: u64) -> Result<DataReservation> {
-        self.reserve_with(Priority::Deleting, data_bytes, runs)
+    pub(crate) fn reserve_to_delete(&self, need: DataNeed) -> Result<DataReservation> {
+        self.reserve_with(Priority::Deleting, need)
     }
 
-    fn reserve_with(
-        &self,
-        priority: Priority,
-        data_bytes: u64,
-        runs: u64,
-    ) -> Result<DataReservation> {
+    /// How many extents, at most `most`, a change that also needs `need` removes at once.
+    pub(crate) fn deletions_at_once(&self, need: DataNeed, most: usize) -> usize {
+        let space = self.manager.space();
+        space.references_at_once(need.items(), most as u64, Priority::Deleting) as usize
+    }
+
+    /// How many extents, at most `most`, a change that also needs `need` shares at once.
+    pub(crate) fn sharings_at_once(&self, need: DataNeed, most: u64) -> u64 {
+        let space = self.manager.space();
+        let items = need.items() + 2 * most;
+        (space.references_at_once(items, 2 * most, Priority::Normal) / 2).max(1)
+    }
+
+    fn reserve_with(&self, priority: Priority, need: DataNeed) -> Result<DataReservation> {
         relieve(self)?;
-        let items = ITEMS + ITEMS_PER_RUN * runs;
-        let metadata_bytes = self.manager.space().insertion_bytes(items);
+        let space = self.manager.space();
+        let metadata_bytes =
+            space.insertion_bytes(need.items()) + space.reference_bytes(need.references);
         let reserve = |kind, len_bytes| self.manager.reserve(kind, len_bytes, priority);
         let metadata = reserve(SpaceKind::Metadata, metadata_bytes)?;
-        Ok(DataReservation { data: reserve(SpaceKind::Data, data_bytes)?, metadata, quota: None })
+        Ok(DataReservation {
+            data: reserve(SpaceKind::Data, need.data_bytes)?,
+            metadata,
+            quota: None,
+        })
     }
 }
 
@@ -49,19 +87,18 @@ impl Writer {
 pub(crate) fn reserve_within_quota(
     core: &Core,
     subvolume: u64,
-    data_bytes: u64,
-    runs: u64,
+    need: DataNeed,
 ) -> Result<DataReservation> {
-    let quota = reserve_quota(core, subvolume, data_bytes, QUOTA_BLOCKS)?;
-    Ok(DataReservation { quota, ..core.writer()?.reserve_data(data_bytes, runs)? })
+    let quota = reserve_quota(core, subvolume, need.data_bytes, QUOTA_BLOCKS)?;
+    Ok(DataReservation { quota, ..core.writer()?.reserve_data(need)? })
 }
 
 impl InodeState {
     /// Gives back the reservation that writeback does not need.
     pub(crate) fn shrink_reservation(&mut self, writer: &Writer) {
-        let items = ITEMS + ITEMS_PER_RUN * self.pages.run_count() as u64;
-        let metadata_bytes = writer.manager.space().insertion_bytes(items);
         let data_bytes = self.pages.dirty_bytes();
+        let need = DataNeed::of_data(data_bytes, self.pages.run_count() as u64);
+        let metadata_bytes = writer.manager.space().insertion_bytes(need.items());
         if let Some(reservation) = self.pages.reservation() {
             reservation.data.shrink_to(data_bytes);
             reservation.metadata.shrink_to(metadata_bytes);

@@ -18,6 +18,8 @@ use crate::operation::locks::LockedInodes;
 pub(crate) struct ItemReservation {
     /// The most items that are inserted.
     items: u64,
+    /// References to data that are dropped at most.
+    references: u64,
     /// Items that make the subvolume larger; 0 if they are not counted against its quota.
     growing: Option<u64>,
     priority: Priority,
@@ -32,17 +34,22 @@ pub(crate) struct InodeChange<'a> {
 impl ItemReservation {
     /// For a change that makes its subvolume larger by up to `items` items.
     pub(crate) fn adding(items: u64) -> Self {
-        Self { items, growing: Some(items), priority: Priority::Normal }
+        Self { items, references: 0, growing: Some(items), priority: Priority::Normal }
     }
 
     /// For a change of existing items.
     pub(crate) fn changing(items: u64) -> Self {
-        Self { items, growing: None, priority: Priority::Normal }
+        Self { items, references: 0, growing: None, priority: Priority::Normal }
     }
 
     /// For a change that removes more than it adds.
     pub(crate) fn removing(items: u64) -> Self {
-        Self { items, growing: None, priority: Priority::Deleting }
+        Self { items, references: 0, growing: None, priority: Priority::Deleting }
+    }
+
+    /// The same, for a change that also drops `references` references to data.
+    pub(crate) fn dropping(self, references: u64) -> Self {
+        Self { references, ..self }
     }
 
     /// The same, if only `items` make the subvolume larger.
@@ -94,7 +101,8 @@ impl<'a> InodeChange<'a> {
             None => None,
         };
         relieve(writer)?;
-        let mut handle = writer.manager.start(reservation.items, reservation.priority)?;
+        let ItemReservation { items, references, priority, .. } = reservation;
+        let mut handle = writer.manager.start_referring(items, references, priority)?;
         handle.keep_quota(quota);
         Ok(Self { locked: LockedInodes::new(inodes), handle })
     }

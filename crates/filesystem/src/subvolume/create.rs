@@ -42,6 +42,8 @@ use crate::xattr::property::{COMPRESSION, set_compression};
 pub(crate) const ITEMS: u64 = 20;
 /// Those of these items that are in the tree with its name: entry and index, the directory.
 pub(crate) const NAME_ITEMS: u64 = 3;
+/// Children that the root of a tree gets until the commit that takes a snapshot of it.
+const MORE_CHILDREN: u64 = 16;
 /// The name in the reference of a subvolume's root.
 const PARENT: &[u8] = b"..";
 
@@ -111,7 +113,12 @@ impl Directory {
         let subvolumes = writer.subvolumes.lock();
         subvolume.live()?.check_not_deleted()?;
         let _quota = reserve_quota(self.core(), self.subvolume().id(), 0, NAME_ITEMS)?;
-        let reservation = writer.manager.space().insertion_bytes(ITEMS);
+        // The snapshot adds a reference to each child of the source's root.
+        let source = writer.live_tree(subvolume.id())?;
+        let children = source.look(&source.root().into())?.node().nritems() as u64;
+        let space = writer.manager.space();
+        let reservation =
+            space.insertion_bytes(ITEMS) + space.reference_bytes(children + MORE_CHILDREN);
         let _reservation =
             writer.manager.reserve(SpaceKind::Metadata, reservation, Priority::Normal)?;
         let pending = Arc::new(Pending {

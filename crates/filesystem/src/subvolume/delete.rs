@@ -29,10 +29,13 @@ use crate::filesystem::handle::Filesystem;
 use crate::inode::handle::Inode;
 use crate::inode::orphans::orphan_key;
 use crate::operation::locks::LockedInodes;
-use crate::subvolume::create::ITEMS;
 use crate::subvolume::drop_tree::drop_unused;
 use crate::subvolume::references::leave_subvolume;
 use crate::subvolume::uuids::forget_uuid;
+
+/// Items that change with a name of a subvolume: entry and index, the directory, two references, two
+/// uuids, orphan, root.
+const ITEMS: u64 = 9;
 
 /// What a subvolume may contain when it is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

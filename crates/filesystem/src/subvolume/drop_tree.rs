@@ -8,8 +8,8 @@ use crate::core::writer::Writer;
 use crate::error::Result;
 use crate::inode::orphans::orphan_key;
 
-/// Tree blocks that are dropped in one step of a deletion.
-const BLOCKS_PER_STEP: u64 = 256;
+/// Tree blocks and references to data that are dropped in one step of a deletion, at most.
+const REFERENCES_PER_STEP: u64 = 1024;
 
 /// Drops the trees of deleted subvolumes of which nothing is open. After a failure the next call
 /// tries again; until then a subvolume stays listed, and opening the file system for writing
@@ -45,7 +45,7 @@ fn commit_unused(writer: &Writer, id: u64) -> Changed<()> {
 /// Drops the tree of a deleted subvolume, in steps, and removes it from the list.
 fn drop_subvolume(writer: &Writer, cleaning: &Cleaning<'_>, id: u64) -> Changed<()> {
     if writer.manager.trees().open(id)?.is_some() {
-        while !writer.manager.drop_tree(id, BLOCKS_PER_STEP)? {
+        while !writer.manager.drop_tree(id, REFERENCES_PER_STEP)? {
             cleaning.stepped();
         }
     }

@@ -17,6 +17,7 @@ mod enospc;
 mod extents;
 mod faults;
 mod filling;
+mod full_of_references;
 mod kept;
 mod kernel_parity;
 mod limits;

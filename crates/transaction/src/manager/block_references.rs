@@ -76,7 +76,8 @@ impl TreeSpace {
 
     /// Adds one reference to everything that `block` refers to (`count` is 1), or drops one (-1).
     /// They are by the address of the block if `is_full`, and otherwise by the id of its owner.
-    pub(crate) fn change_children(&self, block: &Block, is_full: bool, count: i64) -> Result<()> {
+    /// Returns how many it changed.
+    pub(crate) fn change_children(&self, block: &Block, is_full: bool, count: i64) -> Result<u64> {
         self.change_children_of(block.header(), block, is_full, count)
     }
 
@@ -88,11 +89,13 @@ impl TreeSpace {
         block: &Block,
         is_full: bool,
         count: i64,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let by = if is_full { By::Block(header.bytenr()) } else { By::Tree(header.owner.get()) };
-        let dissolved = self.refs.change_all(&self.children(block, by)?, count);
+        let children = self.children(block, by)?;
+        let dissolved = self.refs.change_all(&children, count);
         debug_assert!(count < 0 || dissolved.is_empty(), "what gets a reference stays");
-        dissolved.into_iter().try_for_each(|child| self.dissolve(child))
+        dissolved.into_iter().try_for_each(|child| self.dissolve(child))?;
+        Ok(children.len() as u64)
     }
 
     /// The blocks or the data that a block refers to.

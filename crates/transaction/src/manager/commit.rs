@@ -85,11 +85,13 @@ impl TransactionManager {
         Ok(generation)
     }
 
-    fn run_references_in_passing(&self) -> Result<()> {
+    /// Runs the delayed references that wait now, while other threads go on.
+    pub(super) fn run_references_in_passing(&self) -> Result<()> {
         let mut left = self.tree_space.refs.len();
         while left > 0 {
             let handle = self.join()?;
-            let done = self.bookkeeping.run_references(BATCH.min(left), self.generation())?;
+            let done = self.bookkeeping.run_references(BATCH.min(left), self.generation());
+            let done = done.inspect_err(|error| self.abort(error.clone()))?;
             drop(handle);
             if done == 0 {
                 break;

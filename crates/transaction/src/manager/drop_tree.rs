@@ -44,15 +44,16 @@ struct Walk<'m> {
     /// transaction, except the root, belong to other trees.
     born: u64,
     path: Vec<Step>,
-    /// Blocks that may still be visited in this step.
+    /// Blocks that may still be visited, and data whose references may still be dropped, in this
+    /// step. The last leaf may exceed it.
     budget: u64,
 }
 
 impl TransactionManager {
-    /// Frees about `blocks` blocks of a tree that is being deleted: no thread uses it, nothing
+    /// Drops about `references` references of a tree that is being deleted: no thread uses it, nothing
     /// leads to it, and the reference count in its root item is 0. Returns whether all of it is
     /// gone; then its root item is gone too.
-    pub fn drop_tree(&self, id: u64, blocks: u64) -> Result<bool> {
+    pub fn drop_tree(&self, id: u64, references: u64) -> Result<bool> {
         let tree = self.trees.open(id)?;
         let (Some(tree), Some((key, item))) = (tree, self.trees.root_item(id)) else {
             let key = Key::new(id, ItemType::ROOT_ITEM, 0);
@@ -65,9 +66,10 @@ impl TransactionManager {
                 larder_format::FormatError::invalid("RootItem", "the tree is in use"),
             ));
         }
-        let handle = self.start(ITEMS_PER_STEP, Priority::Cleaning)?;
-        let mut walk =
-            Walk { manager: self, tree, born: key.offset, path: Vec::new(), budget: blocks };
+        let priority = Priority::Cleaning;
+        let budget = self.space().references_at_once(ITEMS_PER_STEP, references, priority);
+        let handle = self.start_referring(ITEMS_PER_STEP, budget, priority)?;
+        let mut walk = Walk { manager: self, tree, born: key.offset, path: Vec::new(), budget };
         let is_done =
             walk.run(&handle, key, &item).inspect_err(|error| self.abort(error.clone()))?;
         handle.end()?;
@@ -77,7 +79,10 @@ impl TransactionManager {
 
 impl Walk<'_> {
     fn run(&mut self, handle: &Handle<'_>, key: Key, item: &RootItem) -> Result<bool> {
+        let budget = self.budget;
         self.enter_root(item)?;
+        // Each step comes further than the last one.
+        self.budget = budget;
         while let Some(step) = self.path.last_mut() {
             if self.budget == 0 && step.block.level() > 0 && step.slot < step.block.node().nritems()
             {
@@ -212,10 +217,11 @@ impl Walk<'_> {
     }
 
     /// Drops a block whose children are dropped, or a leaf with the data of its files.
-    fn give_up_block(&self, step: &Step) -> Result<()> {
+    fn give_up_block(&mut self, step: &Step) -> Result<()> {
         let tree_space = &self.manager.tree_space;
         if step.block.level() == 0 {
-            tree_space.change_children(&step.block, step.is_full, -1)?;
+            let dropped = tree_space.change_children(&step.block, step.is_full, -1)?;
+            self.budget = self.budget.saturating_sub(dropped);
         }
         tree_space.drop_block(tree_space.block_ref(&step.block), step.referrer)
     }

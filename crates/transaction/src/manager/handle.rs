@@ -15,10 +15,10 @@ use crate::error::{Error, Result};
 use crate::quota::QuotaReservation;
 use crate::space::Reservation;
 
-/// With more delayed references, a thread that ends its handle runs some.
-const MANY_REFERENCES: usize = 2048;
+/// With more insertions by delayed references, a thread that ends its handle runs some.
+const MANY_INSERTIONS: u64 = 4096;
 /// With more, it waits for its turn to run some.
-const TOO_MANY_REFERENCES: usize = 16 * MANY_REFERENCES;
+const TOO_MANY_INSERTIONS: u64 = 16 * MANY_INSERTIONS;
 
 /// The right to change trees in the running transaction. No commit ends the transaction before the
 /// handle ends. A handle belongs to the thread that joined; a thread has at most one of a manager.
@@ -126,13 +126,16 @@ impl Handle<'_> {
     }
 
     /// Leaves the transaction. If many delayed references wait, this thread runs some first, unless
-    /// another does so and keeps up.
-    pub fn end(self) -> Result<()> {
+    /// another does so and keeps up. If space is short, it runs all.
+    pub fn end(mut self) -> Result<()> {
+        self.reservation = None;
         let manager = self.manager;
         loop {
-            let waiting = manager.tree_space.refs.len();
+            let waiting = manager.tree_space.refs.insertions();
             let is_in_hand = || manager.bookkeeping.is_busy();
-            if waiting <= MANY_REFERENCES || (waiting <= TOO_MANY_REFERENCES && is_in_hand()) {
+            let is_few =
+                waiting <= MANY_INSERTIONS || (waiting <= TOO_MANY_INSERTIONS && is_in_hand());
+            if waiting == 0 || (is_few && !manager.space().owes_too_much()) {
                 return Ok(());
             }
             let ran = manager.bookkeeping.run_references(BATCH, manager.generation());

@@ -83,13 +83,17 @@ impl TransactionManager {
 
     fn load_trees(volume: Arc<Volume>, cache: Arc<BlockCache>) -> Result<Self> {
         let superblock = Box::new(volume.superblock().clone());
+        let space = Arc::new(Space::new(volume.clone()));
         let mut roots = Roots::default();
         for (key, item) in load::read_roots(&cache, &superblock)? {
+            space.note_bookkeeping(
+                key.objectid,
+                item.bytes_used.get().min(superblock.bytes_used.get()),
+            );
             roots.open(key, &item);
         }
         let identity = identity_of(&superblock, &cache)?;
         let skinny = superblock.has_incompat(IncompatFlags::SKINNY_METADATA);
-        let space = Arc::new(Space::new(volume.clone()));
         let tree_space = Arc::new(TreeSpace::new(space.clone(), volume.nodesize(), skinny));
         let generation = superblock.generation.get() + 1;
         let forest = Forest::new(cache, tree_space.clone(), identity, generation);

@@ -27,6 +27,8 @@ const MOST_STEPS: u64 = 64;
 enum FlushState {
     /// Queued changes go into the trees, and give back the surplus of their reservations.
     FlushQueued,
+    /// Delayed references are run: they are space that is spoken for, mostly more than it takes.
+    RunReferences,
     /// Every thread that has joined leaves, and gives back its reservation.
     WaitForHandles,
     /// Deletions drop blocks and data.
@@ -40,8 +42,9 @@ enum FlushState {
 }
 
 impl FlushState {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::FlushQueued,
+        Self::RunReferences,
         Self::WaitForHandles,
         Self::CleanDeleted,
         Self::Commit,
@@ -90,7 +93,23 @@ impl TransactionManager {
     /// # Errors
     /// As [`reserve`](Self::reserve).
     pub fn start(&self, items: u64, priority: Priority) -> Result<Handle<'_>> {
-        let (kind, len_bytes) = (SpaceKind::Metadata, self.space().insertion_bytes(items));
+        self.start_referring(items, 0, priority)
+    }
+
+    /// Like [`start`](Self::start), also with space for running `references` references to data
+    /// that the caller adds or drops.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve).
+    pub fn start_referring(
+        &self,
+        items: u64,
+        references: u64,
+        priority: Priority,
+    ) -> Result<Handle<'_>> {
+        let space = self.space();
+        let len_bytes = space.insertion_bytes(items) + space.reference_bytes(references);
+        let kind = SpaceKind::Metadata;
         let (queue, request) =
             (self.space_waiters.queue(kind, priority), Request { kind, len_bytes, priority });
         // Reserved after joining, so that a thread which quiesces the gate knows that such
@@ -129,6 +148,7 @@ impl TransactionManager {
                 }
                 match state {
                     FlushState::FlushQueued => self.with_hook(|hook| hook.flush_queued())?,
+                    FlushState::RunReferences => self.run_references_in_passing()?,
                     FlushState::WaitForHandles => drop(self.quiesce()),
                     FlushState::CleanDeleted if request.priority == Priority::Cleaning => {}
                     FlushState::CleanDeleted => {

@@ -48,8 +48,8 @@ pub(crate) struct TreeSpace {
 impl TreeSpace {
     pub(crate) fn new(space: Arc<Space>, nodesize: u32, skinny_metadata: bool) -> Self {
         Self {
+            refs: DelayedRefs::new(space.clone()),
             space,
-            refs: DelayedRefs::default(),
             nodesize,
             skinny_metadata,
             extent_tree: OnceLock::new(),
@@ -121,6 +121,7 @@ impl TreeSpace {
     }
 
     pub(super) fn count_dropped_block(&self, tree: u64, is_shared: bool) {
+        self.space.block_dropped(tree);
         if let Some(quotas) = self.quotas() {
             quotas.block_dropped(tree, is_shared);
         }
@@ -144,6 +145,7 @@ impl BlockSpace for TreeSpace {
             let block = ExtentRef { logical, len_bytes: u64::from(self.nodesize), kind };
             self.refs.add_new(block, Referrer::Tree { root: tree }, 1);
             self.timer.note_new_block();
+            self.space.block_added(tree);
             if let Some(quotas) = self.quotas() {
                 quotas.block_added(tree);
             }

@@ -90,6 +90,12 @@ impl Head {
         self.changes.iter().filter_map(of_its).sum()
     }
 
+    /// How many items of the bookkeeping trees running this may insert at worst: one for each
+    /// referrer that does not fit into the extent's item, and one for free space.
+    pub(crate) fn insertions(&self) -> u64 {
+        1 + self.changes.len() as u64
+    }
+
     /// Whether there is nothing to do in the extent tree.
     pub fn touches_nothing(&self) -> bool {
         self.changes.is_empty() && !self.sets_full_backref

@@ -17,7 +17,7 @@ pub struct Usage {
     pub pinned: u64,
     /// Unusable: superblock copies, and groups that cannot be written.
     pub unusable: u64,
-    /// Held by reservations.
+    /// Held by reservations, and spoken for by delayed references.
     pub may_use: u64,
     /// Kept for work that must not fail: bookkeeping and deleting.
     pub global_reserve: u64,
@@ -90,5 +90,11 @@ impl Count {
     pub(super) fn sub(&self, bytes: u64) {
         let before = self.0.fetch_sub(bytes, Relaxed);
         debug_assert!(before >= bytes, "{bytes} bytes go of {before}");
+    }
+
+    /// Subtracts, down to 0.
+    pub(super) fn sub_at_most(&self, bytes: u64) {
+        let less = |before: u64| Some(before.saturating_sub(bytes));
+        self.0.fetch_update(Relaxed, Relaxed, less).expect("it always changes");
     }
 }

@@ -5,6 +5,8 @@
 //!   neither the last durable state needs them nor one that a reader keeps (`kept.rs`).
 //! - [`Reservation`]s and the global reserve together never exceed the space that is free or could
 //!   be allocated as new chunks. A data chunk never takes space that metadata has reserved.
+//! - Delayed references are paid for from when they are queued until they have been run
+//!   (`reserve.rs`).
 //! - Nothing here reads or changes a tree. Changes for the trees wait in `Changes`.
 //! - A group that has no items yet is among the created groups before any thread can find it. While
 //!   there is one, no thread gets the list of groups whose items are out of date.
@@ -24,11 +26,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
+use larder_format::objectid::{BLOCK_GROUP_TREE, CSUM_TREE, EXTENT_TREE, FREE_SPACE_TREE};
 use larder_format::{BlockGroupFlags, Logical, Profile};
 use larder_volume::{Chunk, Volume};
 use parking_lot::{Mutex, RwLock};
 
-use self::account::Account;
+use self::account::{Account, Count};
 use self::allocate::Hints;
 use self::kept::KeptStates;
 use crate::chunk::Devices;
@@ -88,6 +91,10 @@ pub struct Space {
     has_new_groups: AtomicBool,
     /// Some group may have become empty.
     may_have_empty_groups: AtomicBool,
+    /// In blocks of the bookkeeping trees, whose changes delayed references are.
+    bookkeeping_bytes: Count,
+    /// The part of the reservations that is for running delayed references.
+    owed_bytes: Count,
     /// The level of the highest root so far.
     highest_level: AtomicU8,
     /// Whether commits discard freed space.
@@ -111,6 +118,8 @@ impl Space {
             hints: Hints::default(),
             has_new_groups: AtomicBool::new(false),
             may_have_empty_groups: AtomicBool::new(true),
+            bookkeeping_bytes: Count::default(),
+            owed_bytes: Count::default(),
             highest_level: AtomicU8::new(0),
             discards: AtomicBool::new(false),
         }
@@ -163,6 +172,25 @@ impl Space {
             account.unusable.add(group.free_bytes());
         }
         self.groups.write().insert(group.start().0, group);
+    }
+
+    /// Notes the size of a bookkeeping tree, before groups are loaded.
+    pub(crate) fn note_bookkeeping(&self, tree: u64, len_bytes: u64) {
+        if is_bookkeeping(tree) {
+            self.bookkeeping_bytes.add(len_bytes);
+        }
+    }
+
+    /// A block of `tree` was allocated.
+    pub(crate) fn block_added(&self, tree: u64) {
+        self.note_bookkeeping(tree, u64::from(self.volume.nodesize()));
+    }
+
+    /// A block of `tree` was dropped. The size in a root item may have been too small.
+    pub(crate) fn block_dropped(&self, tree: u64) {
+        if is_bookkeeping(tree) {
+            self.bookkeeping_bytes.sub_at_most(u64::from(self.volume.nodesize()));
+        }
     }
 
     /// The group that contains an address.
@@ -422,6 +450,11 @@ impl Space {
         };
         *self.profiles.write() = SpaceKind::ALL.map(of_kind);
     }
+}
+
+/// Whether running delayed references changes this tree.
+fn is_bookkeeping(tree: u64) -> bool {
+    matches!(tree, EXTENT_TREE | CSUM_TREE | FREE_SPACE_TREE | BLOCK_GROUP_TREE)
 }
 
 impl std::fmt::Debug for Space {

@@ -3,6 +3,13 @@
 //!
 //! The unit of reservations for tree blocks is the worst case of inserting one item: every level of
 //! a tree copied and split.
+//!
+//! Delayed references are work for later. Space is spoken for from the moment that one is queued
+//! until it has been run (`Space` is the [`Payer`] of the queue). An operation that queues many
+//! reserves for them before, with [`Space::reference_bytes`]. Others may owe more than there is, as
+//! when the first change of a leaf after a snapshot adds a reference to all that the leaf refers to.
+//! Then no thread gets space before threads have run them, and the global reserve pays: it has room
+//! for a copy of all bookkeeping trees.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,10 +20,11 @@ use larder_volume::Chunk;
 use super::{Space, SpaceKind, Usage};
 use crate::chunk::{Devices, Limits, plan};
 use crate::error::{Error, Result};
+use crate::refs::Payer;
 
 /// The minimum that is kept for bookkeeping and deleting, in items that could be inserted.
-const LEAST_GLOBAL_RESERVE_ITEMS: u64 = 32;
-/// The share of used space that is kept, for bookkeeping that grows with it.
+const LEAST_GLOBAL_RESERVE_ITEMS: u64 = 48;
+/// The share of used space that is kept at least, for bookkeeping that grows with it.
 const GLOBAL_RESERVE_SHARE: u64 = 8;
 /// The maximum that is kept for bookkeeping and deleting.
 const MOST_GLOBAL_RESERVE: u64 = 512 << 20;
@@ -26,6 +34,14 @@ const MOST_GLOBAL_RESERVE: u64 = 512 << 20;
 const HEADROOM_ITEMS: u64 = 64;
 /// The share of small devices that this is at most.
 const HEADROOM_SHARE: u64 = 16;
+/// Items of the bookkeeping trees that running a reference inserts at worst: the extent or the
+/// reference, and free space.
+const INSERTIONS_PER_REFERENCE: u64 = 2;
+/// Insertions that make the bookkeeping trees higher, or that are the first in an empty one.
+const HIGHER_TREES: u64 = 4;
+/// By how much an insertion makes the bookkeeping trees grow at most, apart from the splits of leaves
+/// that were there before: its item, in leaves that are half full.
+const GROWTH_BYTES: u64 = 512;
 /// The most chunks that are simulated when unallocated space is weighed.
 const MOST_IMAGINED_CHUNKS: usize = 64;
 
@@ -104,6 +120,39 @@ impl Space {
         u64::from(self.volume.nodesize()) * 2 * levels.min(MAX_LEVELS as u64) * items
     }
 
+    /// Bytes of tree blocks that running delayed references takes at worst, which insert this many
+    /// items into the bookkeeping trees. Many insertions take less than as many single ones: each
+    /// block is copied once, and each block that was there before splits once.
+    fn running_bytes(&self, insertions: u64) -> u64 {
+        let all = 2 * self.bookkeeping_bytes.get() + self.insertion_bytes(HIGHER_TREES);
+        self.insertion_bytes(insertions).min(all.saturating_add(insertions * GROWTH_BYTES))
+    }
+
+    /// Bytes of tree blocks that running `references` delayed references takes at worst.
+    pub fn reference_bytes(&self, references: u64) -> u64 {
+        self.running_bytes(INSERTIONS_PER_REFERENCE * references)
+    }
+
+    /// How many references, at most `most`, a caller can drop or add at once with space for `items`
+    /// items besides: fewer if space is short, but at least one.
+    pub fn references_at_once(&self, items: u64, most: u64, priority: Priority) -> u64 {
+        let usage = self.account(SpaceKind::Metadata).usage();
+        let free = (usage.total + usage.unallocated)
+            .saturating_sub(usage.spoken_for() + usage.kept_back(priority));
+        let free = free.saturating_sub(self.insertion_bytes(items));
+        let mut references = most;
+        while references > 1 && self.reference_bytes(references) > free {
+            references /= 2;
+        }
+        references
+    }
+
+    /// Whether delayed references owe space that is in the global reserve or does not exist.
+    pub(crate) fn owes_too_much(&self) -> bool {
+        let usage = self.account(SpaceKind::Metadata).usage();
+        usage.spoken_for() + usage.kept_back(Priority::Normal) > usage.total + usage.unallocated
+    }
+
     /// Notes that a tree has its root at this level.
     pub fn note_level(&self, level: u8) {
         if level > self.highest_level.load(Relaxed) {
@@ -137,12 +186,8 @@ impl Space {
         let account = self.account(kind);
         let mut may_use = account.may_use.lock();
         let usage = account.usage_with(*may_use);
-        let kept_back = match priority {
-            Priority::Normal => usage.global_reserve,
-            Priority::Deleting => usage.global_reserve / 2,
-            Priority::Cleaning => usage.global_reserve / 3,
-        };
-        let fits = usage.spoken_for() + kept_back + len_bytes <= usage.total + usage.unallocated;
+        let needed = usage.spoken_for() + usage.kept_back(priority) + len_bytes;
+        let fits = needed <= usage.total + usage.unallocated;
         if fits {
             *may_use += len_bytes;
         }
@@ -170,7 +215,8 @@ impl Space {
     /// The reserve for metadata, if there is space for it.
     fn wanted_reserve(&self, metadata: &Usage) -> u64 {
         let least = self.insertion_bytes(LEAST_GLOBAL_RESERVE_ITEMS);
-        (metadata.used / GLOBAL_RESERVE_SHARE).clamp(least, MOST_GLOBAL_RESERVE.max(least))
+        let wanted = (metadata.used / GLOBAL_RESERVE_SHARE).max(self.bookkeeping_bytes.get());
+        wanted.clamp(least, MOST_GLOBAL_RESERVE.max(least))
     }
 
     /// Whether commits may soon find no space for trees unless space is released.
@@ -215,6 +261,28 @@ impl Space {
         let devices_bytes: u64 = devices.usable().map(|device| device.total_bytes).sum();
         let item_bytes = u64::from(self.volume.nodesize()) * 2 * MAX_LEVELS as u64;
         (item_bytes * HEADROOM_ITEMS).min(devices_bytes / HEADROOM_SHARE)
+    }
+}
+
+impl Payer for Space {
+    fn owe(&self, insertions: u64) {
+        let needed = self.running_bytes(insertions);
+        let mut may_use = self.account(SpaceKind::Metadata).may_use.lock();
+        // Set with the account locked.
+        let before = self.owed_bytes.get();
+        self.owed_bytes.set(needed);
+        *may_use = *may_use - before + needed;
+    }
+}
+
+impl Usage {
+    /// The part of the global reserve that is kept back from a caller.
+    fn kept_back(&self, priority: Priority) -> u64 {
+        match priority {
+            Priority::Normal => self.global_reserve,
+            Priority::Deleting => self.global_reserve / 2,
+            Priority::Cleaning => self.global_reserve / 3,
+        }
     }
 }
 
