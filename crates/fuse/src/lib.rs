@@ -141,9 +141,15 @@ impl Mount {
         self.server.configure(devices, said, read, read_further);
     }
 
-    /// Makes all changes durable.
+    /// Makes all changes durable that reached the server.
     pub fn sync(&self) -> larder::Result<()> {
         self.server.sync()
+    }
+
+    /// Makes all changes durable while another thread [serves](Self::serve), also those that only
+    /// the kernel has.
+    pub fn commit(&self) -> larder::Result<()> {
+        self.server.commit(&self.transport)
     }
 
     /// The generation of the last commit, unless the file system could not be opened again.

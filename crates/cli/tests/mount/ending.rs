@@ -184,6 +184,99 @@ fn remaining_users_of_a_file_system_are_reported_and_not_waited_for() {
     mounted.check();
 }
 
+/// A program that maps a file for writing, stores to it, and keeps it until its input ends.
+const STORES: &str = "import mmap, os, sys
+f = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT); os.truncate(f, 4096); m = mmap.mmap(f, 4096)
+m[:6] = b'stored'; print('ready', flush=True); sys.stdin.read()";
+
+/// A program that has stored to `path`, and that runs as `arguments` say.
+fn storing(arguments: &[&str], path: &str, folder: &std::path::Path) -> Child {
+    let mut command = Command::new(arguments[0]);
+    command.args(&arguments[1..]).args(["/usr/bin/python3", "-c", STORES, path]);
+    command.current_dir(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut program = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(program.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    program
+}
+
+/// What a power cut now would leave of `file`.
+fn after_power_cut(mounted: &Mounted, file: &str) -> String {
+    let copy = mounted.folder().join("cut.img");
+    succeed(Command::new("cp").arg("--sparse=always").arg(mounted.image()).arg(&copy));
+    let path = format!("{}:/{file}", copy.display());
+    let output = larder().arg("cat").arg(path).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).trim_end_matches('\0').to_owned()
+}
+
+#[test]
+fn umount_commits_what_others_keep_in_use() {
+    for options in [&["-o", "commit=300"][..], &["-o", "commit=300,writeback_cache"]] {
+        let mut mounted = Mounted::unmounted();
+        mounted.serve_in_foreground(options);
+        // Another mount namespace, in which a program stores to a mapping.
+        let private = ["unshare", "-m", "--propagation", "private"];
+        let mut program = storing(&private, "mnt/mapped", mounted.folder());
+        mounted.shell("echo written > f");
+        let (succeeds, said) = umount(&mounted.path());
+        assert!(succeeds && said.contains("unmounted here and committed"), "{said}");
+        let holder = format!("process {} (python3)", program.id());
+        assert!(said.contains(&holder), "{said}");
+        assert_eq!(after_power_cut(&mounted, "f"), "written\n");
+        assert_eq!(after_power_cut(&mounted, "mapped"), "stored");
+        drop(program.stdin.take());
+        program.wait().unwrap();
+        mounted.wait();
+    }
+}
+
+#[test]
+fn umount_of_a_user_waits_for_no_other_user() {
+    let scratch = Scratch::new();
+    let at = |name: &str| scratch.path().join(name);
+    larder_in(scratch.path());
+    fs::create_dir(at("mnt")).unwrap();
+    for path in [scratch.path().to_owned(), at("mnt")] {
+        fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
+    }
+    let user = |line: &str| {
+        let mut command = as_nobody("bash");
+        command.args(["-euc", line]).current_dir(scratch.path());
+        command
+    };
+    succeed(&mut user("./larder mount -o commit=300 --create 1G disk.img mnt; echo bread > mnt/f"));
+    // The user cannot see this namespace.
+    let mut copy = Command::new("unshare");
+    copy.args(["-m", "--propagation", "private", "sh", "-c", "echo; read line"]);
+    let mut copy = copy.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    copy.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let output = user("./larder umount mnt").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("cannot see still use it"), "{said}");
+    succeed(&mut user("cp disk.img cut.img; test $(./larder cat cut.img:/f) = bread"));
+    copy.stdin.take().unwrap().write_all(b"\n").unwrap();
+    copy.wait().unwrap();
+    succeed(&mut user("./larder check disk.img"));
+}
+
+#[test]
+fn sigterm_commits_at_once_while_files_are_open() {
+    for options in [&["-o", "commit=300"][..], &["-o", "commit=300,writeback_cache"]] {
+        let mut mounted = Mounted::unmounted();
+        mounted.serve_in_foreground(options);
+        let mut program = storing(&["env"], "mnt/mapped", mounted.folder());
+        mounted.shell("mkdir d; echo written > d/f");
+        kill_process(mounted.server_pid(), Signal::TERM).unwrap();
+        wait_until("it has committed", || after_power_cut(&mounted, "d/f") == "written\n");
+        assert_eq!(after_power_cut(&mounted, "mapped"), "stored");
+        // It goes on, and ends with its last user.
+        drop(program.stdin.take());
+        program.wait().unwrap();
+        mounted.wait();
+    }
+}
+
 #[test]
 fn busy_names_the_users_of_a_mount() {
     let mounted = Mounted::new();

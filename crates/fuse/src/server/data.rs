@@ -186,6 +186,12 @@ pub(super) fn may_miss_data(server: &Server, node: &FuseNode) -> bool {
     node.may_be_mapped_for_writing() || server.options.writeback_cache && node.is_open_for_writing()
 }
 
+/// The notices that make the kernel write back what it may have of files that programs write to.
+pub(super) fn missing_data(server: &Server) -> impl Iterator<Item = Notice> {
+    let nodes = server.nodes.open_nodes();
+    nodes.filter(|(_, node)| may_miss_data(server, node)).map(|(id, _)| Notice::content(id, 0, 0))
+}
+
 /// Changes content, and times with it unless the kernel keeps the times.
 fn with_times<T>(
     server: &Server,

@@ -22,7 +22,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 
-use super::channel::Channel;
+use super::channel::{Channel, get_written_data};
 use super::configuration::{Configuration, ReadFurther, ReadOptions, Settings};
 use super::images::Images;
 use super::nodes::Nodes;
@@ -109,6 +109,18 @@ impl Exchange {
     pub(crate) fn sync(&self) -> larder::Result<()> {
         match &self.server.read_recursive().server {
             Some(server) => server.filesystem.sync(),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes all changes durable, also those that only the kernel has. The calling thread serves no
+    /// requests: the kernel needs some served meanwhile.
+    pub(crate) fn commit(&self, kernel: &dyn Notify) -> larder::Result<()> {
+        match &self.server.read_recursive().server {
+            Some(server) => {
+                get_written_data(server, kernel);
+                server.filesystem.sync()
+            }
             None => Ok(()),
         }
     }

@@ -6,10 +6,12 @@
 //! - What the caller may not see (processes of other users, namespaces without processes) is left
 //!   out.
 
+mod holders;
 mod identity;
 mod processes;
 mod table;
 
+pub use holders::{holders, in_words};
 pub use identity::Identity;
 pub use processes::{Process, namespaces, processes};
 pub use table::{MountEntry, MountTable};

@@ -26,7 +26,7 @@ pub struct Token {
 pub enum Authority<F = OwnedFd> {
     /// An inode of the mount. The server knows the rest.
     Token(Token),
-    /// The image or device that is mounted. It allows another mount, no more.
+    /// The image or device that is mounted. It allows another mount and a commit, no more.
     Image(F),
 }
 

@@ -28,10 +28,12 @@ pub enum Kind {
     Walk = 7,
     /// [`Request::State`](super::Request::State).
     State = 8,
+    /// [`Request::Commit`](super::Request::Commit).
+    Commit = 9,
     /// [`Authority::Token`](super::Authority::Token).
-    Token = 9,
+    Token = 10,
     /// [`Authority::Image`](super::Authority::Image).
-    Image = 10,
+    Image = 11,
     /// Either way: a part of the request's data.
     Data = 0x100,
     /// From the client: there is no more data.
@@ -46,7 +48,7 @@ pub enum Kind {
     Failed = 0x201,
 }
 
-const KINDS: [Kind; 16] = [
+const KINDS: [Kind; 17] = [
     Kind::Send,
     Kind::Receive,
     Kind::Ending,
@@ -55,6 +57,7 @@ const KINDS: [Kind; 16] = [
     Kind::Change,
     Kind::Walk,
     Kind::State,
+    Kind::Commit,
     Kind::Token,
     Kind::Image,
     Kind::Data,

@@ -40,6 +40,10 @@ pub enum Request {
     /// [`Event`](Kind::Event) confirms the request; the reply comes at the end of the server and is
     /// empty.
     Ending,
+    /// Make all changes durable, also those that only the kernel has. The reply is empty. A server
+    /// whose last mount has ended closes the connection instead, and reports the same with
+    /// [`Ending`](Self::Ending).
+    Commit,
     /// Change the mount options to these, separated by commas. The reply is empty.
     Remount(String),
     /// Mount in another place too, with these options, separated by commas. The reply is a
@@ -76,6 +80,7 @@ impl Request {
             Self::Walk(_) => Kind::Walk,
             Self::State => Kind::State,
             Self::Ending => Kind::Ending,
+            Self::Commit => Kind::Commit,
             Self::Remount(_) => Kind::Remount,
             Self::Mount(_) => Kind::Mount,
         }
@@ -87,7 +92,7 @@ impl Request {
             Self::Send(request) => request.body(),
             Self::Receive(request) => request.body(),
             Self::Walk(request) => request.body(),
-            Self::Change | Self::State | Self::Ending => Vec::new(),
+            Self::Change | Self::State | Self::Ending | Self::Commit => Vec::new(),
             Self::Remount(words) | Self::Mount(words) => words.clone().into_bytes(),
         }
     }
@@ -113,6 +118,7 @@ impl Request {
             Kind::Change if words.is_empty() => Ok(Self::Change),
             Kind::State if words.is_empty() => Ok(Self::State),
             Kind::Ending if words.is_empty() => Ok(Self::Ending),
+            Kind::Commit if words.is_empty() => Ok(Self::Commit),
             _ => Err(invalid("a frame that is not a request")),
         }
     }
@@ -191,6 +197,7 @@ mod tests {
             Request::Change,
             Request::State,
             Request::Ending,
+            Request::Commit,
             Request::Remount("ro,commit=5".to_owned()),
             Request::Mount("ro,subvol=a b".to_owned()),
             Request::Receive(ReceiveRequest { stop_at_end: false, max_errors: 0, ..receive }),

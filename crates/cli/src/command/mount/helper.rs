@@ -37,6 +37,7 @@ pub fn run_as_helper(arguments: &[OsString]) -> Option<Vec<OsString>> {
             _ => paths.push(OsStr::to_owned(argument)),
         }
     }
+    translated.extend((command == "umount").then(|| "--quiet".into()));
     translated.push("--".into());
     translated.extend(paths);
     Some(translated)
@@ -58,11 +59,11 @@ mod tests {
         );
         assert_eq!(
             call(&["umount.fuse.larder", "/mnt", "-l", "-t", "fuse.larder"]),
-            Some("larder umount --lazy -- /mnt".into())
+            Some("larder umount --lazy --quiet -- /mnt".into())
         );
         assert_eq!(
             call(&["umount.fuse.larder", "/mnt", "-f"]),
-            Some("larder umount --force -- /mnt".into())
+            Some("larder umount --force --quiet -- /mnt".into())
         );
         assert_eq!(call(&["larder", "ls"]), None);
     }

@@ -25,6 +25,7 @@ use larder::device::Place;
 use larder_device::InUse;
 use larder_format::OwnerMap;
 use larder_fuse::Server;
+use larder_fuse::usage::{MountTable, holders, in_words, processes};
 use larder_mkfs::{MkfsOptions, Owner, mkfs};
 use larder_volume::OpenError;
 use signal_hook::iterator::{Handle, Signals};
@@ -466,13 +467,24 @@ impl Drop for Closing {
     }
 }
 
-/// Unmounts with each signal: programs that still use the file system go on, and serving ends when
-/// the last has gone.
+/// Unmounts with each signal, and commits at once: the sender may kill this process soon. Programs
+/// that still use the file system go on, and serving ends when the last has gone.
 fn unmount_on_signals(signals: &mut Signals, mount: &larder_fuse::Mount, mountpoint: &Path) {
+    let serving = signals.handle();
+    let place = mountpoint.display();
     for _ in signals.forever() {
+        let entry = MountTable::of_this_process();
+        let entry = entry.ok().and_then(|table| table.ours_at(mountpoint).cloned());
         let unmounted = mount.unmount(false).or_else(|_| mount.unmount(true));
         if let Err(error) = unmounted {
-            tracing::error!("{} cannot be unmounted: {error}", mountpoint.display());
+            tracing::error!("{place} cannot be unmounted: {error}");
+        }
+        if let Err(error) = mount.commit() {
+            tracing::error!("{place}: the commit on a signal failed: {error}");
+        } else if let Some(entry) = entry.filter(|_| !serving.is_closed()) {
+            let users: Vec<_> = processes().collect();
+            let holders = in_words(holders(&entry, &users));
+            tracing::info!("{place}: committed, still used; the server goes on: {holders}");
         }
     }
 }

@@ -32,6 +32,7 @@ use rustix::net::{Shutdown, shutdown};
 
 pub(super) use grants::Grant;
 pub(super) use serve::during;
+pub(super) use walk::get_written_data;
 
 use self::grants::Grants;
 

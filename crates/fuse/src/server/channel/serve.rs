@@ -122,8 +122,12 @@ fn serve_connection(
                 mount_for(exchange, &words, &authorized, socket)?;
                 continue;
             }
-            (_, Authorized::ByImage { .. }) => Err(refuse(Errno::PERM, "an image only mounts")),
-            (Request::Ending, Authorized::By(_)) => return Ok(Next::Ending),
+            (Request::Ending, _) => return Ok(Next::Ending),
+            // Every user may ask for a sync.
+            (Request::Commit, _) => Ok(exchange.commit(kernel).map(|()| Vec::new())?),
+            (_, Authorized::ByImage { .. }) => {
+                Err(refuse(Errno::PERM, "this needs an open file of the mount, not the image"))
+            }
             (request, Authorized::By(grant)) => {
                 serve_request(exchange, request, grant, socket, kernel)
             }
@@ -164,7 +168,9 @@ fn serve_request(
             grant.check_administers()?;
             exchange.remount(&words, kernel).map(|()| Vec::new())
         }
-        Request::Mount(_) | Request::Ending => unreachable!("these are served apart"),
+        Request::Mount(_) | Request::Commit | Request::Ending => {
+            unreachable!("these are served apart")
+        }
     }
 }
 

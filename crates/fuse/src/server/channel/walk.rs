@@ -23,10 +23,9 @@ use rustix::thread::CapabilitySet;
 
 use super::Grant;
 use super::changes::gone;
-use crate::protocol::Notice;
 use crate::server::access::{Caller, EXECUTE, READ};
 use crate::server::call::{Outcome, failed};
-use crate::server::data::may_miss_data;
+use crate::server::data::missing_data;
 use crate::server::owners::Owners;
 use crate::server::refusal::{Refusal, refuse};
 use crate::server::state::Server;
@@ -80,12 +79,10 @@ pub(super) fn walk(
 
 /// Makes the kernel send the data of files that programs write to, and that it may not have written
 /// back yet. It waits for none of it when a program asks for a sync of the file system.
-pub(super) fn get_written_data(server: &Server, kernel: &dyn Notify) {
-    for (id, node) in server.nodes.open_nodes() {
-        if may_miss_data(server, &node) {
-            // It fails if the kernel has nothing of that file.
-            let _ = kernel.notify(&Notice::content(id, 0, 0));
-        }
+pub(in crate::server) fn get_written_data(server: &Server, kernel: &dyn Notify) {
+    for notice in missing_data(server) {
+        // It fails if the kernel has nothing of that file.
+        let _ = kernel.notify(&notice);
     }
 }
 

@@ -13,6 +13,7 @@ use zerocopy::FromZeros;
 
 use super::call::{Ioctl, padded, text};
 use crate::server::call::{Outcome, failed};
+use crate::server::data::missing_data;
 
 /// `BTRFS_FS_INFO_FLAG_*` of the fields that are filled besides the old ones: checksums,
 /// generation, metadata UUID.
@@ -75,8 +76,16 @@ pub(super) fn set_label(ioctl: &mut Ioctl<'_>) -> Outcome {
 }
 
 /// Commits all changes, and returns the generation of the commit.
+/// Makes everything durable, also what only the kernel has.
+pub(super) fn sync(ioctl: &Ioctl<'_>) -> Outcome {
+    for notice in missing_data(ioctl.server) {
+        ioctl.call.kernel.now_or_soon(notice);
+    }
+    ioctl.server.filesystem.sync().map_err(failed)
+}
+
 pub(super) fn start_sync(ioctl: &mut Ioctl<'_>) -> Outcome {
-    ioctl.server.filesystem.sync().map_err(failed)?;
+    sync(ioctl)?;
     ioctl.output(&ioctl.server.filesystem.generation())
 }
 

@@ -24,7 +24,7 @@ use rustix::ioctl::Opcode;
 use zerocopy::FromZeros;
 
 use self::call::Ioctl;
-use super::call::{Call, Outcome, failed};
+use super::call::{Call, Outcome};
 use super::state::Server;
 use crate::protocol::Reply;
 use crate::protocol::abi::{IoctlIn, IoctlOut};
@@ -58,7 +58,7 @@ fn dispatch(request: Opcode, ioctl: &mut Ioctl<'_>) -> Outcome {
         abi::FS_INFO => info::filesystem(ioctl),
         abi::DEV_INFO => info::device(ioctl),
         abi::GET_FEATURES => info::features(ioctl),
-        abi::SYNC => ioctl.server.filesystem.sync().map_err(failed),
+        abi::SYNC => info::sync(ioctl),
         abi::START_SYNC => info::start_sync(ioctl),
         // START_SYNC has finished what it began.
         abi::WAIT_SYNC => Ok(()),
