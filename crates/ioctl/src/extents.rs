@@ -6,7 +6,7 @@ use std::vec;
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::abi::{EXTENT_LAST, FIEMAP, Fiemap, FiemapExtent};
+use crate::abi::{EXTENT_LAST, FIEMAP, FIEMAP_SYNC, Fiemap, FiemapExtent};
 use crate::{call, invalid};
 
 /// The most extents that one answer has.
@@ -25,7 +25,7 @@ pub struct MappedExtent {
     pub flags: u32,
 }
 
-/// The extents of a file, in order. Data that is in memory only may be missing.
+/// The extents of a file, in order. Data that is in memory only is written back first.
 pub fn mapped_extents(file: BorrowedFd<'_>) -> MappedExtents<'_> {
     MappedExtents { file, next: Some(0), found: Vec::new().into_iter() }
 }
@@ -65,7 +65,7 @@ fn some_extents(file: impl AsFd, start: u64) -> io::Result<Vec<MappedExtent>> {
     let asked = Fiemap {
         start,
         length: u64::MAX - start,
-        flags: 0,
+        flags: FIEMAP_SYNC,
         mapped_extents: 0,
         extent_count: MOST_EXTENTS as u32,
         reserved: 0,

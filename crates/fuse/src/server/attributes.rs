@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use zerocopy::FromZeros;
 
 use super::call::{Call, Outcome, failed};
-use super::data::note_resized;
+use super::data::{may_miss_data, note_resized};
 use super::nodes::{Access, FuseNode, Opening, generation_in, number_of};
 use super::state::Server;
 use crate::protocol::Reply;
@@ -37,7 +37,7 @@ pub(super) fn get(server: &Server, call: &Call<'_>, reply: &mut Reply<'_>) -> Ou
 
 pub(super) fn statx(server: &Server, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
     let node = server.nodes.peek(call.id)?;
-    let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(&node);
+    let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(server, &node);
     let attr = attributes(server, node.number(), &metadata, taken_bytes);
     let time =
         |time: Timestamp| SxTime { tv_sec: time.seconds, tv_nsec: nanoseconds(time), reserved: 0 };
@@ -178,14 +178,14 @@ fn resize(server: &Server, call: &Call<'_>, node: &FuseNode, new: &SetattrIn) ->
 }
 
 fn put(server: &Server, node: &FuseNode, reply: &mut Reply<'_>) -> Outcome {
-    let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(node);
+    let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(server, node);
     let attr = attributes(server, node.number(), &metadata, taken_bytes);
     reply.put(&AttrOut { attr_valid: valid_seconds, attr, ..AttrOut::new_zeroed() })
 }
 
 /// The reply for an inode that was looked up.
 pub(super) fn entry(server: &Server, id: u64, node: &FuseNode) -> EntryOut {
-    let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(node);
+    let Seen { metadata, taken_bytes, valid_seconds } = Seen::of(server, node);
     EntryOut {
         nodeid: id,
         generation: node.generation(&metadata).into(),
@@ -249,10 +249,22 @@ impl Seen {
     /// Attempts to see a file between two writebacks.
     const ATTEMPTS: u32 = 4;
 
-    /// The attributes at one moment. Writeback changes none of them: dirty data gets as much space
-    /// as was counted for it. If no attempt sees a single moment, or the space cannot be told, all
-    /// dirty data counts, and the kernel asks again soon.
-    fn of(node: &FuseNode) -> Self {
+    /// The attributes of a node. A file that a program may have stored data to, which the server
+    /// does not know, has at least one block: programs that copy files take one without blocks for
+    /// a single hole, and others look where the data is.
+    fn of(server: &Server, node: &FuseNode) -> Self {
+        let mut seen = Self::known(node);
+        if seen.taken_bytes == 0 && may_have_unknown_data(server, node, &seen.metadata) {
+            node.blocks.show_one();
+            seen.taken_bytes = server.filesystem.sector_bytes().into();
+        }
+        seen
+    }
+
+    /// The attributes at one moment, as far as the server knows. Writeback changes none of them:
+    /// dirty data gets as much space as was counted for it. If no attempt sees a single moment, or
+    /// the space cannot be told, all dirty data counts, and the kernel asks again soon.
+    fn known(node: &FuseNode) -> Self {
         let mut metadata = node.inode.metadata();
         for _ in 0..Self::ATTEMPTS {
             let waits = metadata.dirty_bytes > 0;
@@ -269,6 +281,14 @@ impl Seen {
         let taken_bytes = metadata.allocated_bytes + metadata.dirty_bytes;
         Self { metadata, taken_bytes, valid_seconds: 1 }
     }
+}
+
+/// Whether a file may have data that only the kernel knows.
+pub(super) fn may_have_unknown_data(server: &Server, node: &FuseNode, metadata: &Metadata) -> bool {
+    // The kernel sends the size of a file before a program can store to a mapping of it; cached
+    // writes make it longer later.
+    let may_have_data = metadata.size_bytes > 0 || server.options.writeback_cache;
+    metadata.file_type == FileType::Regular && may_have_data && may_miss_data(server, node)
 }
 
 /// Whether the change sets times only, and only to now. If so, whether that of access and that of

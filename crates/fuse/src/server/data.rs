@@ -71,6 +71,9 @@ pub(super) fn write(
         };
         written.map_err(failed)?;
     }
+    if is_from_cache && !server.options.writeback_cache {
+        node.blocks.note_writeback();
+    }
     // The kernel drops its cache when such a write begins, and not always when it ends: a program
     // that reads in between makes it cache the old data.
     let is_direct =
@@ -175,10 +178,17 @@ pub(super) fn copy_range(
 }
 
 pub(super) fn sync(server: &Server, call: &Call<'_>) -> Outcome {
+    let node = server.node(call)?;
     if server.options.notreelog {
-        return server.filesystem.sync().map_err(failed);
+        server.filesystem.sync().map_err(failed)?;
+    } else {
+        node.inode.sync().map_err(failed)?;
     }
-    server.node(call)?.inode.sync().map_err(failed)
+    // With writeback_cache the kernel asks again only when the file is closed.
+    if node.blocks.are_stale() || server.options.writeback_cache {
+        call.kernel.now_or_soon(Notice::attributes(call.id));
+    }
+    Ok(())
 }
 
 /// Whether the kernel may have dirty data of a file.

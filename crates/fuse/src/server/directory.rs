@@ -181,7 +181,13 @@ impl Listing<'_, '_> {
                 Ok(attributes::entry(server, id, &node))
             }
             ListedInode::Attributes(metadata) => {
-                server.nodes.look_up_listed(self.subvolume, metadata.inode)?;
+                let id = server.nodes.look_up_listed(self.subvolume, metadata.inode)?;
+                // The kernel may have data of a file that has no space yet.
+                if metadata.allocated_bytes == 0
+                    && let Some(node) = server.nodes.open_node(id)
+                {
+                    return Ok(attributes::entry(server, id, &node));
+                }
                 Ok(attributes::listed_entry(server, self.subvolume, &metadata))
             }
         }

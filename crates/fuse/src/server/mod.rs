@@ -35,6 +35,7 @@ mod panics;
 mod pruning;
 mod reach;
 mod refusal;
+mod shown_blocks;
 mod state;
 mod statfs;
 mod thread;

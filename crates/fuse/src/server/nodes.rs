@@ -25,6 +25,7 @@ use rustix::io::Errno;
 
 use super::call::failed;
 use super::page_tail::PageTail;
+use super::shown_blocks::ShownBlocks;
 use crate::protocol::abi::ROOT_ID;
 
 /// The attribute that gives a program capabilities. A change of the program removes it.
@@ -56,6 +57,7 @@ pub(super) struct FuseNode {
     has_no_capability: AtomicBool,
     writers: Mutex<Writers>,
     pub(super) page_tail: PageTail,
+    pub(super) blocks: ShownBlocks,
     /// Where a listing of the directory ends; 0 before one began.
     listing_end: AtomicU64,
 }
@@ -160,8 +162,8 @@ fn inode_of(number: u64) -> Option<(u64, u64)> {
 
 impl FuseNode {
     fn new(inode: Inode) -> Self {
-        let (has_no_capability, writers, page_tail, listing_end) = Default::default();
-        Self { inode, has_no_capability, writers, page_tail, listing_end }
+        let (has_no_capability, writers, page_tail, blocks, listing_end) = Default::default();
+        Self { inode, has_no_capability, writers, page_tail, blocks, listing_end }
     }
 
     /// Opens the file. Fails if `flags` ask for writing and that is not allowed.
@@ -412,6 +414,14 @@ impl Nodes {
         let listed = std::mem::replace(&mut known.inode, KnownInode::Open(node.clone()));
         self.weight.fetch_add(known.inode.weight() - listed.weight(), Relaxed);
         node
+    }
+
+    /// The node with this number, if it is open.
+    pub(super) fn open_node(&self, id: u64) -> Option<Arc<FuseNode>> {
+        match self.known(id).ok()? {
+            KnownInode::Open(node) => Some(node),
+            KnownInode::Listed(_) => None,
+        }
     }
 
     /// Counts a lookup of `inode`, which is no directory, and opens no node for it. Returns the

@@ -12,15 +12,16 @@ use std::ffi::OsStr;
 use larder::{Inode, NewInode};
 use rustix::io::Errno;
 
+use super::attributes::may_have_unknown_data;
 use super::call::{Call, Outcome, failed};
 use super::nodes::{FuseNode, Opening};
 use super::state::Server;
 use super::{atime, attributes, namespace};
 use crate::options::AccessTimes;
-use crate::protocol::Reply;
 use crate::protocol::abi::{
     CreateIn, FOPEN_CACHE_DIR, FOPEN_DIRECT_IO, FOPEN_KEEP_CACHE, OpenIn, OpenOut, ReleaseIn,
 };
+use crate::protocol::{Notice, Reply};
 
 const S_IFREG: u32 = 0o100_000;
 const S_IFMT: u32 = 0o170_000;
@@ -32,7 +33,13 @@ pub(super) fn open(
     reply: &mut Reply<'_>,
 ) -> Outcome {
     let node = server.node(call)?;
-    put_open(server, &node, open.flags, reply)
+    let opening = node.open(open.flags)?;
+    let metadata = node.inode.metadata();
+    if metadata.allocated_bytes == 0 && may_have_unknown_data(server, &node, &metadata) {
+        // The kernel may have cached that it takes no space: see there.
+        call.kernel.now_or_soon(Notice::attributes(call.id));
+    }
+    put_open(server, &node, opening, reply)
 }
 
 /// Opens a directory, if access times are kept.
@@ -67,21 +74,29 @@ pub(super) fn create_unnamed(
 
 pub(super) fn release(server: &Server, call: &Call<'_>, release: &ReleaseIn) -> Outcome {
     let opening = Opening::of_handle(release.fh).ok_or(Errno::BADF)?;
-    server.node(call)?.close(opening.access);
+    let node = server.node(call)?;
+    node.close(opening.access);
+    if node.blocks.are_stale() {
+        call.kernel.soon(Notice::attributes(call.id));
+    }
     Ok(())
 }
 
 /// Replies with an inode, which this looks up and opens.
 fn put_entry_open(server: &Server, inode: Inode, flags: u32, reply: &mut Reply<'_>) -> Outcome {
     let (id, node) = server.nodes.look_up(inode)?;
+    let opening = node.open(flags).inspect_err(|_| server.nodes.forget(id, 1))?;
+    // Of a file that is open: data may come before the next reply.
+    let entry = attributes::entry(server, id, &node);
+    node.blocks.are_asked_for_at_close();
     reply
-        .put(&attributes::entry(server, id, &node))
-        .and_then(|()| put_open(server, &node, flags, reply))
+        .put(&entry)
+        .inspect_err(|_| node.close(opening.access))
+        .and_then(|()| put_open(server, &node, opening, reply))
         .inspect_err(|_| server.nodes.forget(id, 1))
 }
 
-fn put_open(server: &Server, node: &FuseNode, flags: u32, reply: &mut Reply<'_>) -> Outcome {
-    let opening = node.open(flags)?;
+fn put_open(server: &Server, node: &FuseNode, opening: Opening, reply: &mut Reply<'_>) -> Outcome {
     let direct = if opening.is_direct() { FOPEN_DIRECT_IO } else { 0 };
     let open_flags = open_flags(server, node) | direct;
     reply

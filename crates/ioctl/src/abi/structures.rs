@@ -19,6 +19,8 @@ pub const IGNORE_OFFSET: u64 = 1;
 /// Subvolumes that one [`RootRefArgs`] has room for (`BTRFS_MAX_ROOTREF_BUFFER_NUM`).
 pub const MOST_ROOT_REFS: usize = 255;
 
+/// `FIEMAP_FLAG_SYNC`: data that is in memory only is written back first.
+pub const FIEMAP_SYNC: u32 = 0x1;
 /// `FIEMAP_EXTENT_LAST`: no extent of the file follows.
 pub const EXTENT_LAST: u32 = 0x1;
 /// `FIEMAP_EXTENT_UNKNOWN`: it has no place yet.

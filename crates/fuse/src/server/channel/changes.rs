@@ -441,6 +441,8 @@ impl Changing<'_> {
     pub(super) fn tell(&mut self) {
         let Self { tree, kernel, untold, .. } = self;
         let nodes = &tree.server.nodes;
+        // The kernel then keeps size and times of files itself, until it has forgotten them.
+        let keeps_times = tree.server.options.writeback_cache;
         let mut notices = BTreeSet::new();
         for change in untold.drain(..) {
             match change {
@@ -456,9 +458,13 @@ impl Changing<'_> {
                     let Ok(id) = tree.node_of(&path, is_new) else { continue };
                     if nodes.knows(id) {
                         notices.insert(changed(id, with_content));
+                        notices.extend(keeps_times.then(|| Notice::unused(&[id])));
                     }
                 }
-                Untold::Unnamed(id) => drop(notices.insert(changed(id, false))),
+                Untold::Unnamed(id) => {
+                    notices.insert(changed(id, false));
+                    notices.extend(keeps_times.then(|| Notice::unused(&[id])));
+                }
                 Untold::Notice(notice) => drop(notices.insert(notice)),
             }
         }

@@ -12,7 +12,9 @@ use rustix::thread::CapabilitySet;
 use zerocopy::FromZeros;
 
 use super::call::{Ioctl, padded};
+use crate::protocol::Notice;
 use crate::server::call::{Outcome, failed};
+use crate::server::data::may_miss_data;
 
 /// Bytes of a value in a container.
 const VALUE_BYTES: usize = size_of::<u64>();
@@ -93,7 +95,16 @@ pub(super) fn extent_references(ioctl: &mut Ioctl<'_>) -> Outcome {
 /// them. A program of any user may ask if it has the file open.
 pub(super) fn extents(ioctl: &mut Ioctl<'_>) -> Outcome {
     let (asked, more) = ioctl.input_and_more::<Fiemap>()?;
-    let file = ioctl.node()?.inode.clone().into_file().map_err(failed)?;
+    let node = ioctl.node()?;
+    if asked.flags & abi::FIEMAP_SYNC != 0 {
+        if may_miss_data(ioctl.server, &node) {
+            ioctl.call.kernel.now_or_soon(Notice::content(ioctl.call.id, 0, 0));
+        }
+        if node.inode.metadata().dirty_bytes > 0 {
+            ioctl.server.filesystem.write_back().map_err(failed)?;
+        }
+    }
+    let file = node.inode.clone().into_file().map_err(failed)?;
     let room = (more.len() / size_of::<FiemapExtent>()).min(asked.extent_count as usize);
     let end = asked.start.saturating_add(asked.length);
     let mut found: Vec<FiemapExtent> = Vec::new();
