@@ -1,21 +1,28 @@
 //! Where a copy goes: into an image, or onto a mount.
 //!
 //! # Invariants
-//! - Nothing is made or changed through a symbolic link.
+//! - Nothing is made or changed through a symbolic link, except that a file in an image is
+//!   overwritten through one, as cp does: no link leads out of an image.
 //! - A new inode replaces a file of its name. A directory stays if there is one.
+//! - A file that is overwritten keeps its inode, and with it its other names, owner, permissions,
+//!   ACL and extended attributes.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File as HostFile;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use larder::commands::Original;
 use larder::{
     ErrorKind, File, FileType, Inode, Metadata, NewInode, SetAttributes, Subvolume, Timestamp,
     Xattr, XattrMode,
 };
 use larder_format::OwnerMap;
+
+use crate::extract::Keep;
+use crate::source::Writing;
 
 pub const ACCESS_ACL: &str = "system.posix_acl_access";
 pub const DEFAULT_ACL: &str = "system.posix_acl_default";
@@ -55,6 +62,16 @@ pub trait Destination {
     fn make_directory(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()>;
     /// Whether `path` is a directory, and no link to one.
     fn is_directory(&mut self, path: &Path) -> bool;
+    /// The name of `path` as users write it.
+    fn shown(&self, path: &Path) -> PathBuf;
+    /// Opens the file at `path` if there is one that a copy overwrites, and empties it; `keep` says
+    /// what the copy gets. It counts as made last then. Returns whether that is so; otherwise the
+    /// copy is a new file.
+    fn overwrite_file(&mut self, path: &Path, keep: Keep) -> anyhow::Result<bool>;
+    /// The file that is overwritten, if it is a file of this system.
+    fn host_file(&self) -> Option<&HostFile> {
+        None
+    }
     /// Makes an empty file.
     fn make_file(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()>;
     /// Writes to the file that was made last.
@@ -70,7 +87,8 @@ pub trait Destination {
     fn share(&mut self, _path: &Path, _original: Original) -> anyhow::Result<()> {
         bail!("data of this file cannot be shared")
     }
-    /// Removes the file that was made last, because its content cannot be copied.
+    /// Removes the file that was made last, because its content cannot be copied. One that was
+    /// overwritten stays: it has other names, and an owner.
     fn discard(&mut self, path: &Path) -> anyhow::Result<()>;
     /// Makes a device, a pipe or a socket.
     fn make_node(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()>;
@@ -84,17 +102,20 @@ pub trait Destination {
 
 /// A subvolume of an image.
 pub struct IntoImage<'a> {
+    writing: &'a Writing,
     start: &'a Subvolume,
     /// The inode that was made last, and its path.
     last: Option<(PathBuf, Inode)>,
     /// The file that was made last.
     file: Option<File>,
+    /// It was there before.
+    is_overwritten: bool,
 }
 
 impl<'a> IntoImage<'a> {
-    /// Paths start in `start`.
-    pub fn new(start: &'a Subvolume) -> Self {
-        Self { start, last: None, file: None }
+    /// Paths start where those of `writing` do.
+    pub fn new(writing: &'a Writing) -> Self {
+        Self { writing, start: &writing.start, last: None, file: None, is_overwritten: false }
     }
 
     /// Removes a file in the way.
@@ -125,9 +146,23 @@ impl Destination for IntoImage<'_> {
         self.start.lookup(path).is_ok_and(|inode| inode.file_type() == FileType::Directory)
     }
 
+    fn shown(&self, path: &Path) -> PathBuf {
+        self.writing.shown(path)
+    }
+
+    fn overwrite_file(&mut self, path: &Path, keep: Keep) -> anyhow::Result<bool> {
+        let Some(inode) = overwritten(self.start, path, keep)? else { return Ok(false) };
+        self.last = Some((path.to_owned(), inode.clone()));
+        let file = self.file.insert(inode.into_file()?);
+        file.set_len(0)?;
+        self.is_overwritten = true;
+        Ok(true)
+    }
+
     fn make_file(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()> {
         self.make_way(path)?;
         let inode = self.start.create_inode(path, new)?;
+        self.is_overwritten = false;
         self.last = Some((path.to_owned(), inode.clone()));
         self.file = Some(inode.into_file()?);
         Ok(())
@@ -143,7 +178,7 @@ impl Destination for IntoImage<'_> {
 
     fn discard(&mut self, path: &Path) -> anyhow::Result<()> {
         (self.last, self.file) = (None, None);
-        Ok(self.make_way(path)?)
+        if self.is_overwritten { Ok(()) } else { Ok(self.make_way(path)?) }
     }
 
     fn make_node(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()> {
@@ -193,6 +228,18 @@ impl Destination for Mapped<'_> {
         self.place.is_directory(path)
     }
 
+    fn shown(&self, path: &Path) -> PathBuf {
+        self.place.shown(path)
+    }
+
+    fn overwrite_file(&mut self, path: &Path, keep: Keep) -> anyhow::Result<bool> {
+        self.place.overwrite_file(path, keep)
+    }
+
+    fn host_file(&self) -> Option<&HostFile> {
+        self.place.host_file()
+    }
+
     fn make_file(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()> {
         self.place.make_file(path, new)
     }
@@ -239,6 +286,24 @@ impl Destination for Mapped<'_> {
         self.place.finish(path, attributes)
     }
 }
+
+/// The file in an image that a copy to `path` overwrites, if there is one: what a symbolic link
+/// leads to, too.
+pub fn overwritten(start: &Subvolume, path: &Path, keep: Keep) -> anyhow::Result<Option<Inode>> {
+    let found = match start.resolve(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            ensure!(start.lookup(path).is_err(), DANGLING);
+            return Ok(None);
+        }
+        found => found?,
+    };
+    let is_overwritten =
+        found.file_type() == FileType::Regular && keep.overwrites(found.metadata().nlink);
+    Ok(is_overwritten.then_some(found))
+}
+
+/// A symbolic link in the way that leads nowhere.
+pub const DANGLING: &str = "is a symbolic link to nothing, through which no copy is written";
 
 /// Sets the attributes of an inode of an image.
 fn set(inode: &Inode, attributes: &Attributes) -> anyhow::Result<()> {

@@ -27,6 +27,12 @@ pub enum Keep {
 }
 
 impl Keep {
+    /// Whether a copy overwrites a file with so many names, as cp does. One that keeps everything
+    /// is no further name of other files.
+    pub fn overwrites(self, names: u32) -> bool {
+        self == Self::Permissions || names == 1
+    }
+
     /// The attributes for creating a copy of an inode with this `mode`. A copy that keeps everything
     /// has the permissions `at_first` until it is complete.
     pub fn new_inode(self, mode: u32, at_first: u32) -> NewInode {
@@ -74,7 +80,9 @@ impl<'a> Extract<'a> {
     }
 
     fn file(&mut self, target: &Path, inode: &Inode, mode: u32) -> anyhow::Result<()> {
-        self.destination.make_file(target, &self.keep.new_inode(mode, 0o600))?;
+        if !self.destination.overwrite_file(target, self.keep)? {
+            self.destination.make_file(target, &self.keep.new_inode(mode, 0o600))?;
+        }
         let copied = self.content(target, inode);
         if copied.is_err() {
             self.destination.discard(target)?;

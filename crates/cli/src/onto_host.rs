@@ -1,8 +1,8 @@
 //! Copies onto the file systems of this machine.
 //!
-//! The original may be hostile, so nothing is ever written through a symbolic link: every directory
-//! is opened relative to its parent's descriptor without following links, and files are created
-//! anew.
+//! The original may be hostile, and so may users of the destination. So nothing is ever written
+//! through a symbolic link: every directory is opened relative to its parent's descriptor without
+//! following links, and a file is created anew, or overwritten if it is one and no link.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use larder::{FileType, NewInode, Timestamp};
+use larder_platform::HostTree;
 use rustix::fs::{
     AtFlags, CWD, FileType as NodeType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, Uid,
     XattrFlags,
@@ -19,6 +20,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::destination::{ACCESS_ACL, Attributes, DEFAULT_ACL, Destination};
+use crate::extract::Keep;
+use crate::on_mount::open_to_overwrite;
 
 const OPEN_DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -36,10 +39,16 @@ const MOST_OPEN: usize = 100;
 /// A directory of this machine as a destination: paths start there.
 pub struct OntoHost {
     base: Directory,
+    /// The path of the base.
+    path: PathBuf,
+    /// The tree below the base, for files that are overwritten.
+    tree: HostTree,
     /// The directories from the base to the one that was used last.
     open: Vec<(PathBuf, Directory)>,
     /// The file that was made last.
     file: Option<(PathBuf, File)>,
+    /// It was there before.
+    is_overwritten: bool,
 }
 
 /// An open directory.
@@ -78,8 +87,10 @@ impl OntoHost {
     pub fn below(directory: &Path) -> anyhow::Result<Self> {
         // The user chose this path; links in it are the user's.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let base = Directory::of(rustix::fs::openat(CWD, directory, flags, Mode::empty())?);
-        Ok(Self { base, open: Vec::new(), file: None })
+        let base = rustix::fs::openat(CWD, directory, flags, Mode::empty())?;
+        let tree = HostTree::of(base.try_clone()?);
+        let (path, base) = (directory.to_owned(), Directory::of(base));
+        Ok(Self { base, path, tree, open: Vec::new(), file: None, is_overwritten: false })
     }
 
     /// The directory that contains `path`, and the name there: `.` for the base itself.
@@ -164,7 +175,20 @@ impl Destination for OntoHost {
         self.directory(path).is_ok()
     }
 
+    fn shown(&self, path: &Path) -> PathBuf {
+        self.path.join(path)
+    }
+
+    fn overwrite_file(&mut self, path: &Path, keep: Keep) -> anyhow::Result<bool> {
+        self.file = None;
+        let opened = open_to_overwrite(&mut self.tree, path, keep)?;
+        self.is_overwritten = opened.is_some();
+        self.file = opened.map(|file| (path.to_owned(), file));
+        Ok(self.is_overwritten)
+    }
+
     fn make_file(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()> {
+        self.is_overwritten = false;
         let mode = Mode::from_raw_mode(new.mode);
         let create = |directory: BorrowedFd<'_>, name: &OsStr| {
             rustix::fs::openat(directory, name, CREATE_FILE, mode)
@@ -184,6 +208,9 @@ impl Destination for OntoHost {
 
     fn discard(&mut self, path: &Path) -> anyhow::Result<()> {
         self.file = None;
+        if self.is_overwritten {
+            return Ok(());
+        }
         let (directory, name) = self.place(path)?;
         remove(directory.descriptor.as_fd(), name)
     }
@@ -222,6 +249,7 @@ impl Destination for OntoHost {
     fn finish(&mut self, path: &Path, attributes: Attributes) -> anyhow::Result<()> {
         let Attributes { mut permissions, uid, gid, atime, mtime, xattrs } = attributes;
         let file = self.file.take().filter(|(made, _)| made == path).map(|(_, file)| file);
+        let had_acl = file.is_some() && self.is_overwritten;
         let (above, name) = self.place(path)?;
         let shown = || shown(above.descriptor.as_fd(), name);
         if uid.is_some() || gid.is_some() {
@@ -243,7 +271,7 @@ impl Destination for OntoHost {
                 other => other.context("cannot set the owner")?,
             }
         }
-        if above.passes_acl_on && permissions.is_some() && xattrs.is_some() {
+        if (above.passes_acl_on || had_acl) && permissions.is_some() && xattrs.is_some() {
             for acl in [ACCESS_ACL, DEFAULT_ACL] {
                 match rustix::fs::lremovexattr(shown(), acl) {
                     Ok(()) | Err(Errno::NODATA | Errno::NOTSUP) => {}

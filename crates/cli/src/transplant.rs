@@ -9,7 +9,7 @@ use larder::{ErrorKind, File, FileType, Inode, NewInode, SetAttributes, Subvolum
 
 use larder_format::OwnerMap;
 
-use crate::destination::drop_inherited_acls;
+use crate::destination::{drop_inherited_acls, overwritten};
 use crate::extract::Keep;
 use crate::interrupt;
 use crate::progress::Progress;
@@ -69,24 +69,46 @@ impl<'a> Transplant<'a> {
         NewInode { device: metadata.device, ..self.keep.new_inode(metadata.mode, at_first) }
     }
 
-    /// Removes an inode in the way of a copy of `original`, unless it is that itself.
-    fn make_way(&self, original: &Inode, target: &Path) -> anyhow::Result<()> {
+    /// Removes an inode in the way of a copy of `original`, unless it is that itself. Returns a
+    /// file that the copy overwrites instead.
+    fn make_way(&self, original: &Inode, target: &Path) -> anyhow::Result<Option<Inode>> {
+        let is_same = |found: &Inode| self.is_same_filesystem && id(found) == id(original);
+        let expect_other = |found: &Inode| {
+            ensure!(!is_same(found), "{}: is the same file", target.display());
+            Ok(())
+        };
+        if original.file_type() == FileType::Regular
+            && let Some(found) = overwritten(self.start, target, self.keep)?
+        {
+            return expect_other(&found).map(|()| Some(found));
+        }
         match self.start.lookup(target) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error.into()),
             Ok(found) => {
-                let is_same = self.is_same_filesystem && id(&found) == id(original);
-                ensure!(!is_same, "{}: is the same file", target.display());
-                Ok(self.start.remove_file(target)?)
+                expect_other(&found)?;
+                Ok(self.start.remove_file(target).map(|()| None)?)
             }
         }
     }
 
-    fn make(&mut self, original: &Inode, target: &Path) -> anyhow::Result<Inode> {
+    /// Makes a copy, or overwrites `found`.
+    fn make(
+        &mut self,
+        original: &Inode,
+        target: &Path,
+        found: Option<Inode>,
+    ) -> anyhow::Result<Inode> {
         if original.file_type() == FileType::Symlink {
             return Ok(self.start.symlink(original.link_target()?, target)?);
         }
-        let made = self.start.create_inode(target, &self.new_inode(original, 0o600))?;
+        let made = match found {
+            Some(found) => {
+                found.clone().into_file()?.set_len(0)?;
+                found
+            }
+            None => self.start.create_inode(target, &self.new_inode(original, 0o600))?,
+        };
         if original.file_type() != FileType::Regular {
             return Ok(made);
         }
@@ -144,11 +166,14 @@ impl Visitor for Transplant<'_> {
 
     fn visit(&mut self, node: &Visited<'_>) -> anyhow::Result<()> {
         let target = self.target_of(node.path);
-        self.make_way(node.inode, &target)?;
         if let (Keep::Everything, Some(met_as)) = (self.keep, node.met_as) {
+            if self.start.lookup(&target).is_ok() {
+                self.start.remove_file(&target)?;
+            }
             return Ok(self.start.hard_link(self.target_of(met_as), target)?);
         }
-        let copy = self.make(node.inode, &target)?;
+        let found = self.make_way(node.inode, &target)?;
+        let copy = self.make(node.inode, &target, found)?;
         if self.keep == Keep::Everything {
             attributes(node.inode, &copy, &self.map)
         } else {

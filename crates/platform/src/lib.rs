@@ -9,6 +9,7 @@
 //! - [`errno`]: the numbers of errors.
 //! - [`user`]: the owner of new files.
 //! - [`uptime`]: a clock that nobody sets.
+//! - `HostTree`, on Linux: a tree of files that other users may change while it is read.
 //!
 //! On Unix these are the standard library's own, or what the system says. On Windows, `\` is a part
 //! of a name as long as a path stays with these functions; [`Path`](std::path::Path) itself takes it
@@ -19,6 +20,8 @@
 #![forbid(unsafe_code)]
 
 pub mod errno;
+#[cfg(target_os = "linux")]
+mod host_tree;
 #[cfg(unix)]
 mod unix;
 #[cfg(any(windows, test))]
@@ -26,6 +29,8 @@ mod wide;
 #[cfg(windows)]
 mod windows;
 
+#[cfg(target_os = "linux")]
+pub use host_tree::{HostTree, Pinned, open_quietly};
 #[cfg(unix)]
 pub use unix::{
     FileExt, FileId, FileTypeExt, OsStrExt, OsStringExt, create_private_folders, device_number,

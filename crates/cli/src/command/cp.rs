@@ -1,5 +1,6 @@
 //! `larder cp`.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, BufReader, Seek};
@@ -14,7 +15,7 @@ use larder::{FileType, Inode};
 use larder_format::OwnerMap;
 
 use super::{Outcome, exit_code};
-use crate::destination::{Destination, IntoImage, Mapped};
+use crate::destination::{DANGLING, Destination, IntoImage, Mapped};
 use crate::extract::{Extract, Keep};
 use crate::ingest::Ingest;
 use crate::interrupt;
@@ -47,8 +48,12 @@ const ARCHIVE_BYTES: usize = 256 << 10;
 /// The destination IMAGE:/PATH copies into a file system; this is one commit or more. A source - is
 /// a tar archive on standard input, which is unpacked into the destination. Copies within one image
 /// or one mount share their data with the originals. From one image into another, --device and
-/// --subvolid apply to the destination. A copy of the root directory is its content. Files that are
-/// in the way are replaced; nothing is written through symbolic links.
+/// --subvolid apply to the destination. A copy of the root directory is its content.
+///
+/// A file that is in the way is overwritten, as by cp: it keeps its permissions, owner, ACL, extended
+/// attributes and other names, which --archive then sets to those of the original. One with other
+/// names is replaced by --archive. The destination may be a symbolic link to a file. No other link
+/// on the way to a copy is followed; such a link is replaced.
 ///
 /// With --map-users 100000:0:65536 and --map-groups likewise, files of a container whose users begin
 /// at 100000 on this system get the owners that the container sees, and the other way round when
@@ -88,11 +93,12 @@ impl Cp {
         interrupt::watch()?;
         if self.sources.iter().all(|source| source == "-" || is_of_this_system(source)) {
             let takes_directories = self.recursive || self.archive;
-            let (sources, to) = (&self.sources, &self.destination);
-            let copied = copy_here(sources, to, self.keep(), takes_directories, &map);
-            return copied.map(exit_code);
+            let options =
+                Copying { keep: self.keep(), takes_directories, overwrites: true, map: &map };
+            return copy_here(&self.sources, &self.destination, options).map(exit_code);
         }
         let into = self.destination.is_dir();
+        let mut copied = Copied::default();
         if self.sources.len() > 1 && !into {
             bail!("{}: several sources need a directory", self.destination.display());
         }
@@ -103,8 +109,18 @@ impl Cp {
             if inode.file_type() == FileType::Directory && !self.recursive && !self.archive {
                 bail!("{}: is a directory (use --recursive)", source.display());
             }
-            let (parent, target) = self.place(source, &inode, into)?;
-            let named = || format!("cannot copy to {}", self.destination.display());
+            let is_file = inode.file_type() == FileType::Regular;
+            let destination = &followed(&self.destination, is_file && !into)?;
+            let (parent, target) = place(destination, source, &inode, into)?;
+            let is_directory = inode.file_type() == FileType::Directory;
+            if !is_directory && !copied.add(source, &parent.join(&target)) {
+                failures += 1;
+                continue;
+            }
+            let named = || {
+                let (source, destination) = (source.display(), self.destination.display());
+                format!("cannot copy {source} to {destination}")
+            };
             let mut host = OntoHost::below(parent).with_context(named)?;
             let mut host = Mapped::new(&mut host, &turned);
             let copied = walk(&inode, &mut Extract::new(&mut host, target, keep));
@@ -128,7 +144,7 @@ impl Cp {
         let destination = PathBuf::from(writing.path(self.destination.as_os_str())?);
         if self.sources == ["-"] {
             writing.start.open_directory(&destination)?;
-            let mut image = IntoImage::new(&writing.start);
+            let mut image = IntoImage::new(writing);
             let mut image = Mapped::new(&mut image, map);
             return unpack_input(Untar::new(&mut image, destination, self.keep()));
         }
@@ -136,9 +152,10 @@ impl Cp {
         let shown = self.destination.display();
         ensure!(into || self.sources.len() == 1, "{shown}: several sources need a directory");
         let (mut failures, mut between) = (0, 0);
-        let mut image = IntoImage::new(&writing.start);
+        let mut image = IntoImage::new(writing);
         let mut image = Mapped::new(&mut image, map);
         let mut ingest = Ingest::new(&mut image, self.keep()).expect(&self.sources);
+        let mut copied = Copied::default();
         for source in &self.sources {
             let path = Path::new(source);
             if names_image(source) && path.symlink_metadata().is_err() {
@@ -152,6 +169,10 @@ impl Cp {
                 Some(name) if into => destination.join(name),
                 _ => destination.clone(),
             };
+            if !path.is_dir() && !copied.add(source, &writing.shown(&target)) {
+                between += 1;
+                continue;
+            }
             failures = ingest.copy(path, &target)?;
         }
         Ok(failures + between)
@@ -190,23 +211,67 @@ impl Cp {
         warn_of_bad_copies(inode.subvolume().filesystem());
         Ok(failures)
     }
+}
 
-    /// The directory that the copy goes to, and its path there.
-    fn place(&self, source: &OsStr, inode: &Inode, into: bool) -> anyhow::Result<(&Path, PathBuf)> {
-        let path = Target::parse(source).path;
-        let name = Path::new(OsStr::from_bytes(&path)).file_name();
-        if into {
-            if let Some(name) = name {
-                return Ok((&self.destination, name.into()));
-            }
-            if inode.file_type() != FileType::Directory {
-                bail!("{}: has no name", source.display());
-            }
-            return Ok((&self.destination, PathBuf::new()));
+/// The directory that the copy goes to, and its path there.
+fn place<'d>(
+    destination: &'d Path,
+    source: &OsStr,
+    inode: &Inode,
+    into: bool,
+) -> anyhow::Result<(&'d Path, PathBuf)> {
+    let path = Target::parse(source).path;
+    let name = Path::new(OsStr::from_bytes(&path)).file_name();
+    if into {
+        if let Some(name) = name {
+            return Ok((destination, name.into()));
         }
-        let name = self.destination.file_name().context("the destination has no name")?;
-        Ok((parent_of(&self.destination), name.into()))
+        if inode.file_type() != FileType::Directory {
+            bail!("{}: has no name", source.display());
+        }
+        return Ok((destination, PathBuf::new()));
     }
+    let name = destination.file_name().context("the destination has no name")?;
+    Ok((parent_of(destination), name.into()))
+}
+
+/// How files of this system are copied.
+#[derive(Clone, Copy)]
+pub struct Copying<'a> {
+    pub keep: Keep,
+    pub takes_directories: bool,
+    /// A file in the way stays, and gets the content. Otherwise the copy replaces it.
+    pub overwrites: bool,
+    /// From the owners of originals to those of copies.
+    pub map: &'a OwnerMap,
+}
+
+/// Files that this command has made: none of them is overwritten by a second source.
+#[derive(Default)]
+struct Copied(HashSet<PathBuf>);
+
+impl Copied {
+    /// Notes that `source`, which is no directory, is copied to `target`. Reports it if another
+    /// source was, and returns false.
+    fn add(&mut self, source: &OsStr, target: &Path) -> bool {
+        let is_new = self.0.insert(target.to_owned());
+        if !is_new {
+            let (source, target) = (source.display(), target.display());
+            eprintln!("ERROR: {source}: will not overwrite {target}, which was just made");
+        }
+        is_new
+    }
+}
+
+/// The file that `destination` leads to, if it is a symbolic link that a copy of a file overwrites
+/// through (`overwrites`).
+fn followed(destination: &Path, overwrites: bool) -> anyhow::Result<PathBuf> {
+    let is_link = destination.symlink_metadata().is_ok_and(|found| found.is_symlink());
+    if !is_link || !overwrites {
+        return Ok(destination.to_owned());
+    }
+    ensure!(destination.exists(), "{}: {DANGLING}", destination.display());
+    Ok(destination.canonicalize()?)
 }
 
 /// Copies files of this system to `destination`, or into it if it is a directory: onto a mount of
@@ -214,11 +279,16 @@ impl Cp {
 fn copy_here(
     sources: &[OsString],
     destination: &Path,
-    keep: Keep,
-    takes_directories: bool,
-    map: &OwnerMap,
+    options: Copying<'_>,
 ) -> anyhow::Result<usize> {
     let into = destination.is_dir();
+    let is_file = |source: &OsString| {
+        let path = Path::new(source);
+        let found =
+            if options.takes_directories { path.symlink_metadata() } else { path.metadata() };
+        found.is_ok_and(|found| found.is_file())
+    };
+    let destination = &followed(destination, !into && sources.iter().all(is_file))?;
     let base = if into { destination } else { parent_of(destination) };
     let is_on_ours = |source: &OsString| {
         let path = Path::new(source);
@@ -227,12 +297,12 @@ fn copy_here(
     };
     let is_out = !on_mount::is_ours(base) && sources.iter().all(is_on_ours);
     if !is_out {
-        return onto_mount(sources, destination, keep, takes_directories, map);
+        return onto_mount(sources, destination, options);
     }
     let named = || format!("cannot copy to {}", destination.display());
     let mut host = OntoHost::below(base).with_context(named)?;
-    let map = map.turned();
-    copy_all(sources, destination, &mut Mapped::new(&mut host, &map), keep, takes_directories)
+    let map = options.map.turned();
+    copy_all(sources, destination, &mut Mapped::new(&mut host, &map), options)
 }
 
 /// Copies files of this system onto a mount of larder: to `destination`, or into it if it is a
@@ -240,10 +310,9 @@ fn copy_here(
 pub fn onto_mount(
     sources: &[OsString],
     destination: &Path,
-    keep: Keep,
-    takes_directories: bool,
-    map: &OwnerMap,
+    options: Copying<'_>,
 ) -> anyhow::Result<usize> {
+    let Copying { keep, overwrites, map, .. } = options;
     let into = destination.is_dir();
     let is_archive = sources == ["-"];
     ensure!(
@@ -252,12 +321,12 @@ pub fn onto_mount(
         destination.display()
     );
     let base = if into { destination } else { parent_of(destination) };
-    let mut mount = OntoMount::new(OnMount::below(base, destination)?, keep);
+    let mut mount = OntoMount::new(OnMount::below(base, destination)?, keep, overwrites)?;
     let mut mapped = Mapped::new(&mut mount, map);
     let failures = if is_archive {
         unpack_input(Untar::new(&mut mapped, PathBuf::new(), keep))?
     } else {
-        copy_all(sources, destination, &mut mapped, keep, takes_directories)?
+        copy_all(sources, destination, &mut mapped, options)?
     };
     Ok(failures + mount.finish()?)
 }
@@ -268,17 +337,17 @@ fn copy_all(
     sources: &[OsString],
     destination: &Path,
     place: &mut dyn Destination,
-    keep: Keep,
-    takes_directories: bool,
+    options: Copying<'_>,
 ) -> anyhow::Result<usize> {
     let shown = destination.display();
     let into = destination.is_dir();
     ensure!(into || sources.len() == 1, "{shown}: several sources need a directory");
-    let mut ingest = Ingest::new(place, keep).expect(sources);
+    let mut ingest = Ingest::new(place, options.keep).expect(sources);
+    let mut copied = Copied::default();
     let mut refused = 0;
     for source in sources {
         let path = Path::new(source);
-        if path.is_dir() && !takes_directories {
+        if path.is_dir() && !options.takes_directories {
             bail!("{}: is a directory (use --recursive)", source.display());
         }
         let target = if into { name_of(path) } else { destination.file_name() };
@@ -290,7 +359,12 @@ fn copy_all(
             refused += 1;
             continue;
         }
-        let original = if takes_directories { path } else { &on_mount::resolved(path, true)? };
+        if !path.is_dir() && !copied.add(source, whole) {
+            refused += 1;
+            continue;
+        }
+        let original =
+            if options.takes_directories { path } else { &on_mount::resolved(path, true)? };
         ingest.copy(original, target)?;
     }
     Ok(ingest.failures() + refused)

@@ -10,7 +10,8 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use larder_format::OwnerMap;
 
-use super::{Outcome, cp, exit_code};
+use super::cp::{self, Copying};
+use super::{Outcome, exit_code};
 use crate::extract::Keep;
 use crate::interrupt;
 use crate::on_mount::{self, OnMount};
@@ -108,7 +109,10 @@ fn copy_and_remove(source: &Path, target: &Path) -> anyhow::Result<usize> {
         fs::remove_dir(target).with_context(|| target.display().to_string())?;
     }
     let sources = [source.as_os_str().to_owned()];
-    let failures = cp::onto_mount(&sources, target, Keep::Everything, true, &OwnerMap::default())?;
+    let map = OwnerMap::default();
+    let options =
+        Copying { keep: Keep::Everything, takes_directories: true, overwrites: false, map: &map };
+    let failures = cp::onto_mount(&sources, target, options)?;
     if failures > 0 {
         return Ok(failures);
     }

@@ -1,21 +1,25 @@
 //! Copying a tree of files of this machine.
 
+mod original;
 mod walked;
 
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Metadata};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
-use larder::{NewInode, Timestamp};
-use rustix::fs::SeekFrom;
+use anyhow::{bail, ensure};
+use larder::NewInode;
+use larder_platform::{HostTree, Pinned};
+use rustix::fs::{FileType, SeekFrom, Stat, copy_file_range, fstat};
 use rustix::io::Errno;
 
-use crate::destination::{Attributes, Destination};
+use self::original::Original;
+use crate::destination::Destination;
 use crate::extract::Keep;
 use crate::interrupt;
 use crate::message;
@@ -26,6 +30,8 @@ use crate::progress::Progress;
 const BUFFER_BYTES: usize = 1 << 20;
 /// In files up to this length, looking for data takes longer than copying a few zeros.
 const SHORT_BYTES: u64 = 64 << 10;
+/// The most bytes that the kernel copies in one call.
+const MOST_IN_KERNEL: usize = 1 << 30;
 /// The unit in which the kernel counts the space of a file.
 const BLOCK_BYTES: u64 = 512;
 
@@ -59,8 +65,8 @@ impl<'a> Ingest<'a> {
 
     /// Says which trees will be copied, so that a terminal can show how much is left.
     pub fn expect(mut self, sources: &[OsString]) -> Self {
-        let sources = sources.iter().map(PathBuf::from).collect();
-        self.progress = Progress::of_bytes().counting(move || Some(bytes_in(sources)));
+        let sources: Vec<PathBuf> = sources.iter().map(PathBuf::from).collect();
+        self.progress = Progress::of_bytes().counting(move || Some(bytes_in(&sources)));
         self
     }
 
@@ -72,21 +78,36 @@ impl<'a> Ingest<'a> {
             return Ok(self.failures);
         }
         self.buffer.resize(BUFFER_BYTES, 0);
-        // Directories are finished last, since creating their entries changes their times.
-        let mut directories = Vec::new();
-        let mut waiting = vec![(source.to_owned(), target.to_owned())];
-        while let Some((source, target)) = waiting.pop() {
-            interrupt::check()?;
-            let copied = self.one(&source, &target, &mut waiting, &mut directories);
-            interrupt::check()?;
-            self.note(&source, copied)?;
-        }
-        for (source, target, metadata) in directories.into_iter().rev() {
-            let original = Original { path: &source, open: None, metadata: &metadata };
-            let finished = self.finish(&original, &target);
-            self.note(&source, finished)?;
+        match HostTree::containing(source) {
+            Ok((tree, start)) => self.copy_from(tree, &start, source, target)?,
+            Err(error) => self.note(source, target, Err(error.into()))?,
         }
         Ok(self.failures)
+    }
+
+    /// Copies what is at `start` in `tree` and below. The user calls it `source`.
+    fn copy_from(
+        &mut self,
+        mut tree: HostTree,
+        start: &Path,
+        source: &Path,
+        target: &Path,
+    ) -> anyhow::Result<()> {
+        let shown = |path: &Path| below(source, path.strip_prefix(start).unwrap_or(path));
+        // Directories are finished last, since creating their entries changes their times.
+        let mut directories = Vec::new();
+        let mut waiting = vec![(start.to_owned(), target.to_owned())];
+        while let Some((path, target)) = waiting.pop() {
+            interrupt::check()?;
+            let copied = self.one(&mut tree, &path, &target, &mut waiting, &mut directories);
+            interrupt::check()?;
+            self.note(&shown(&path), &target, copied)?;
+        }
+        for (path, target, status) in directories.into_iter().rev() {
+            let finished = finish_directory(self.destination, &mut tree, &path, &target, &status);
+            self.note(&shown(&path), &target, finished)?;
+        }
+        Ok(())
     }
 
     /// How many errors were reported.
@@ -94,12 +115,23 @@ impl<'a> Ingest<'a> {
         self.failures
     }
 
-    fn note(&mut self, source: &Path, result: anyhow::Result<()>) -> anyhow::Result<()> {
+    fn note(
+        &mut self,
+        source: &Path,
+        target: &Path,
+        result: anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         if let Err(error) = result {
             if Gone::is_behind(&error) {
                 return Err(error);
             }
-            eprintln!("ERROR: {}: {}", source.display(), message(&error));
+            let target = self.destination.shown(target);
+            eprintln!(
+                "ERROR: {}: cannot copy it to {}: {}",
+                source.display(),
+                target.display(),
+                message(&error)
+            );
             self.failures += 1;
         }
         Ok(())
@@ -107,75 +139,100 @@ impl<'a> Ingest<'a> {
 
     fn one(
         &mut self,
-        source: &Path,
+        tree: &mut HostTree,
+        path: &Path,
         target: &Path,
         waiting: &mut Vec<(PathBuf, PathBuf)>,
-        directories: &mut Vec<(PathBuf, PathBuf, Metadata)>,
+        directories: &mut Vec<(PathBuf, PathBuf, Stat)>,
     ) -> anyhow::Result<()> {
-        let metadata = fs::symlink_metadata(source)?;
-        if metadata.is_dir() {
-            self.destination
-                .make_directory(target, &self.keep.new_inode(metadata.mode(), 0o700))?;
-            let mut names = fs::read_dir(source)?
-                .map(|entry| Ok(entry?.file_name()))
-                .collect::<anyhow::Result<Vec<OsString>>>()?;
-            // In the order of names: the last one waiting comes first.
-            names.sort_by(|a, b| b.cmp(a));
-            waiting.extend(names.iter().map(|name| (source.join(name), target.join(name))));
-            if self.keep == Keep::Everything {
-                directories.push((source.to_owned(), target.to_owned(), metadata));
+        match FileType::from_raw_mode(tree.status(path)?.st_mode) {
+            FileType::Directory => {
+                let status = fstat(tree.directory(path)?)?;
+                let new = self.keep.new_inode(status.st_mode, 0o700);
+                self.destination.make_directory(target, &new)?;
+                let mut names = tree.names(path)?;
+                // In the order of names: the last one waiting comes first.
+                names.sort_by(|a, b| b.cmp(a));
+                waiting.extend(names.iter().map(|name| (path.join(name), target.join(name))));
+                if self.keep == Keep::Everything {
+                    directories.push((path.to_owned(), target.to_owned(), status));
+                }
+                Ok(())
             }
-            return Ok(());
-        }
-        let id = (metadata.dev(), metadata.ino());
-        if self.keep == Keep::Everything && metadata.nlink() > 1 {
-            if let Some(met_as) = self.met.get(&id) {
-                return self.destination.link(target, met_as);
+            FileType::RegularFile => {
+                let (file, status) = tree.file(path)?;
+                if !self.link(target, &status)? {
+                    self.file(&file, target, &status)?;
+                    self.finish(&Original::Open(file.as_fd()), target, &status)?;
+                }
+                Ok(())
             }
-            self.met.insert(id, target.to_owned());
-        }
-        let open = self.make(source, target, &metadata)?;
-        let original = Original { path: source, open: open.as_ref(), metadata: &metadata };
-        match self.keep {
-            Keep::Everything => self.finish(&original, target),
-            Keep::Permissions => Ok(()),
+            _ => {
+                let (pinned, status) = tree.pinned(path)?;
+                if !self.link(target, &status)? {
+                    self.node(&pinned, target, &status)?;
+                    self.finish(&Original::Pinned(&pinned), target, &status)?;
+                }
+                Ok(())
+            }
         }
     }
 
-    /// Creates an inode that is no directory, and copies its content. Returns the original if it
-    /// is a file.
-    fn make(
-        &mut self,
-        source: &Path,
-        target: &Path,
-        metadata: &Metadata,
-    ) -> anyhow::Result<Option<File>> {
-        let kind = metadata.file_type();
-        if kind.is_symlink() {
-            self.destination.make_symlink(target, fs::read_link(source)?.as_os_str())?;
-            return Ok(None);
+    /// Gives the copy of an inode that was copied under another name this name too. Returns whether
+    /// there is one.
+    fn link(&mut self, target: &Path, status: &Stat) -> anyhow::Result<bool> {
+        if self.keep != Keep::Everything || status.st_nlink == 1 {
+            return Ok(false);
         }
-        if !kind.is_file() {
-            let device = if kind.is_block_device() || kind.is_char_device() {
-                let number = metadata.rdev();
-                (rustix::fs::major(number), rustix::fs::minor(number))
-            } else {
-                (0, 0)
-            };
-            let new = NewInode { device, ..self.keep.new_inode(metadata.mode(), 0o600) };
-            self.destination.make_node(target, &new)?;
-            return Ok(None);
+        let id = (status.st_dev, status.st_ino);
+        if let Some(met_as) = self.met.get(&id) {
+            self.destination.link(target, met_as)?;
+            return Ok(true);
         }
-        let from = File::open(source)?;
-        self.destination.make_file(target, &self.keep.new_inode(metadata.mode(), 0o600))?;
-        self.content(&from, target, metadata)?;
-        Ok(Some(from))
+        self.met.insert(id, target.to_owned());
+        Ok(false)
+    }
+
+    /// Copies an inode that is neither a directory nor a file.
+    fn node(&mut self, pinned: &Pinned, target: &Path, status: &Stat) -> anyhow::Result<()> {
+        let device = match FileType::from_raw_mode(status.st_mode) {
+            FileType::Symlink => {
+                return self.destination.make_symlink(target, &pinned.link_target()?);
+            }
+            FileType::BlockDevice | FileType::CharacterDevice => {
+                (rustix::fs::major(status.st_rdev), rustix::fs::minor(status.st_rdev))
+            }
+            FileType::Directory | FileType::RegularFile => bail!(CHANGED),
+            _ => (0, 0),
+        };
+        let new = NewInode { device, ..self.keep.new_inode(status.st_mode, 0o600) };
+        self.destination.make_node(target, &new)
+    }
+
+    /// Makes a file, or opens the one that is there, and copies the content.
+    fn file(&mut self, from: &File, target: &Path, status: &Stat) -> anyhow::Result<()> {
+        if !self.destination.overwrite_file(target, self.keep)? {
+            self.destination.make_file(target, &self.keep.new_inode(status.st_mode, 0o600))?;
+        }
+        self.content_of(from, target, status)
+    }
+
+    /// Copies the content of a file. If one of this system is overwritten, the kernel can do that,
+    /// and share it.
+    fn content_of(&mut self, from: &File, target: &Path, status: &Stat) -> anyhow::Result<()> {
+        if let Some(to) = self.destination.host_file()
+            && let Some(len_bytes) = copy_in_kernel(from, to)?
+        {
+            self.advance(len_bytes);
+            return Ok(());
+        }
+        self.content(from, target, status)
     }
 
     /// Copies the data of a file; holes and preallocated space become holes, except in short files.
-    fn content(&mut self, from: &File, target: &Path, metadata: &Metadata) -> anyhow::Result<()> {
-        let len_bytes = metadata.len();
-        let has_space_for_all = metadata.blocks() * BLOCK_BYTES >= len_bytes;
+    fn content(&mut self, from: &File, target: &Path, status: &Stat) -> anyhow::Result<()> {
+        let len_bytes = status.st_size as u64;
+        let has_space_for_all = status.st_blocks as u64 * BLOCK_BYTES >= len_bytes;
         if has_space_for_all && len_bytes <= SHORT_BYTES {
             return self.range(from, target, 0..len_bytes);
         }
@@ -214,94 +271,84 @@ impl<'a> Ingest<'a> {
         self.progress.set(self.written_bytes);
     }
 
-    fn finish(&mut self, original: &Original<'_>, target: &Path) -> anyhow::Result<()> {
-        self.destination.finish(target, original.attributes()?)
+    fn finish(
+        &mut self,
+        original: &Original<'_>,
+        target: &Path,
+        status: &Stat,
+    ) -> anyhow::Result<()> {
+        match self.keep {
+            Keep::Everything => self.destination.finish(target, original.attributes(status)?),
+            Keep::Permissions => Ok(()),
+        }
+    }
+}
+
+/// What happened to a source that is not copied for it.
+const CHANGED: &str = "another kind of inode took its place meanwhile";
+
+/// Gives the copy of a directory its attributes, once its entries are copied.
+fn finish_directory(
+    destination: &mut dyn Destination,
+    tree: &mut HostTree,
+    path: &Path,
+    target: &Path,
+    before: &Stat,
+) -> anyhow::Result<()> {
+    let directory = tree.directory(path)?;
+    let now = fstat(directory)?;
+    ensure!((now.st_dev, now.st_ino) == (before.st_dev, before.st_ino), CHANGED);
+    destination.finish(target, Original::Open(directory).attributes(before)?)
+}
+
+/// The path `path` from `top`, which joining an empty path would end with a slash.
+fn below(top: &Path, path: &Path) -> PathBuf {
+    if path.as_os_str().is_empty() { top.to_owned() } else { top.join(path) }
+}
+
+/// Makes the kernel copy the content of a file, shared where it can be. Returns how many bytes there
+/// were; `None` if the kernel cannot, and then nothing is copied.
+fn copy_in_kernel(from: &File, to: &File) -> anyhow::Result<Option<u64>> {
+    let (mut read_to, mut written_to) = (0, 0);
+    loop {
+        interrupt::check()?;
+        match copy_file_range(from, Some(&mut read_to), to, Some(&mut written_to), MOST_IN_KERNEL) {
+            // Some file systems claim to be able to and copy nothing.
+            Ok(0) | Err(_) if read_to == 0 => return Ok(None),
+            Ok(0) => return Ok(Some(read_to)),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 
 /// The bytes of all files in some trees, as far as they can be read.
-fn bytes_in(mut paths: Vec<PathBuf>) -> u64 {
+fn bytes_in(sources: &[PathBuf]) -> u64 {
+    sources.iter().filter_map(|source| bytes_below(source).ok()).sum()
+}
+
+fn bytes_below(source: &Path) -> io::Result<u64> {
+    let (mut tree, start) = HostTree::containing(source)?;
     let mut bytes = 0;
-    while let Some(path) = paths.pop() {
-        let Ok(metadata) = path.symlink_metadata() else { continue };
-        if metadata.is_file() {
-            bytes += metadata.len();
-        } else if let Some(below) = on_mount::count_bytes(&path).filter(|_| metadata.is_dir()) {
-            bytes += below;
-        } else if metadata.is_dir() {
-            let entries = fs::read_dir(&path).into_iter().flatten().flatten();
-            paths.extend(entries.map(|entry| entry.path()));
-        }
-    }
-    bytes
-}
-
-/// Room for the names, or for one value: the kernel's maximum.
-const XATTR_BYTES: usize = 64 << 10;
-
-/// An inode of the host.
-struct Original<'o> {
-    path: &'o Path,
-    /// The inode itself, if it is a file.
-    open: Option<&'o File>,
-    metadata: &'o Metadata,
-}
-
-impl Original<'_> {
-    fn attributes(&self) -> anyhow::Result<Attributes> {
-        let metadata = self.metadata;
-        let is_symlink = metadata.file_type().is_symlink();
-        let time =
-            |seconds: i64, nanoseconds: i64| Timestamp { seconds, nanoseconds: nanoseconds as u32 };
-        Ok(Attributes {
-            permissions: (!is_symlink).then_some(metadata.mode() & 0o7777),
-            uid: Some(metadata.uid()),
-            gid: Some(metadata.gid()),
-            atime: Some(time(metadata.atime(), metadata.atime_nsec())),
-            mtime: Some(time(metadata.mtime(), metadata.mtime_nsec())),
-            xattrs: Some(self.xattrs()?),
-        })
-    }
-
-    fn xattrs(&self) -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
-        // Most inodes have none, or few.
-        let mut few = [0; 256];
-        let mut many = Vec::new();
-        let names = match self.list_xattrs(&mut few) {
-            Ok(len) => &few[..len],
-            Err(Errno::NOTSUP) => &[],
-            Err(Errno::RANGE) => {
-                many.resize(XATTR_BYTES, 0);
-                let len = self.list_xattrs(&mut many);
-                &many[..len.context("cannot list extended attributes")?]
+    let mut waiting = vec![start.clone()];
+    while let Some(path) = waiting.pop() {
+        let Ok(status) = tree.status(&path) else { continue };
+        match FileType::from_raw_mode(status.st_mode) {
+            FileType::RegularFile => bytes += status.st_size as u64,
+            FileType::Directory => {
+                let shown = below(source, path.strip_prefix(&start).unwrap_or(&path));
+                match on_mount::count_bytes(&shown) {
+                    Some(below) => bytes += below,
+                    None => {
+                        let names = tree.names(&path).unwrap_or_default();
+                        waiting.extend(names.iter().map(|name| path.join(name)));
+                    }
+                }
             }
-            Err(error) => return Err(error).context("cannot list extended attributes"),
-        };
-        let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-        names
-            .map(|name| {
-                let name = OsStr::from_bytes(name);
-                let mut value = vec![0; XATTR_BYTES];
-                let len = self.get_xattr(name, &mut value)?;
-                value.truncate(len);
-                Ok((name.to_owned(), value))
-            })
-            .collect()
-    }
-
-    fn list_xattrs(&self, names: &mut [u8]) -> rustix::io::Result<usize> {
-        match self.open {
-            Some(file) => rustix::fs::flistxattr(file, names),
-            None => rustix::fs::llistxattr(self.path, names),
+            _ => {}
         }
     }
-
-    fn get_xattr(&self, name: &OsStr, value: &mut [u8]) -> rustix::io::Result<usize> {
-        match self.open {
-            Some(file) => rustix::fs::fgetxattr(file, name, value),
-            None => rustix::fs::lgetxattr(self.path, name, value),
-        }
-    }
+    Ok(bytes)
 }
 
 /// Seeks data or a hole; `None` if there are no more.

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use anyhow::ensure;
 use larder::commands::Original;
 use larder::{FileType, Metadata, NewInode, WalkOptions, Walked, Xattr};
+use larder_platform::HostTree;
 
-use super::Ingest;
+use super::{BUFFER_BYTES, Ingest, below};
 use crate::destination::Attributes;
 use crate::extract::Keep;
 use crate::on_mount::{Walk, resolved};
@@ -51,11 +52,6 @@ impl Copy {
     }
 }
 
-/// The path `path` from `top`, which joining an empty path would end with a slash.
-fn below(top: &Path, path: &Path) -> PathBuf {
-    if path.as_os_str().is_empty() { top.to_owned() } else { top.join(path) }
-}
-
 impl Ingest<'_> {
     /// Copies the tree at `source` to `target`, if its server can walk it. Returns whether it can.
     pub(super) fn copy_walked(&mut self, source: &Path, target: &Path) -> anyhow::Result<bool> {
@@ -83,7 +79,7 @@ impl Ingest<'_> {
                         if entered.is_err() {
                             copy.left_out = Some(path.clone());
                         }
-                        self.note(&below(source, &path), entered)?;
+                        self.note(&below(source, &path), &copy.target_of(&path), entered)?;
                     }
                     copy.directory = Some(path);
                 }
@@ -95,9 +91,10 @@ impl Ingest<'_> {
                         None => PathBuf::new(),
                     };
                     let found = SourceFile { metadata, link: target, xattrs, ranges };
-                    let copied =
-                        check_name(&name).and_then(|()| self.found(&mut copy, &path, found));
-                    self.note(&below(source, &path), copied)?;
+                    let original = below(source, &path);
+                    let copied = check_name(&name)
+                        .and_then(|()| self.found(&mut copy, &original, &path, found));
+                    self.note(&original, &copy.target_of(&path), copied)?;
                 }
                 Walked::Failed { path, .. } => {
                     // Its data was zeros.
@@ -141,14 +138,21 @@ impl Ingest<'_> {
             !path.is_some_and(|path| path.starts_with(open))
         };
         while let Some((open, attributes)) = copy.open.pop_if(is_outside) {
-            let finished = self.destination.finish(&copy.target_of(&open), attributes);
-            self.note(&below(source, &open), finished)?;
+            let target = copy.target_of(&open);
+            let finished = self.destination.finish(&target, attributes);
+            self.note(&below(source, &open), &target, finished)?;
         }
         Ok(())
     }
 
-    /// Copies an inode that is no directory.
-    fn found(&mut self, copy: &mut Copy, path: &Path, found: SourceFile) -> anyhow::Result<()> {
+    /// Copies the inode at `original`, which is no directory, and at `path` in its tree.
+    fn found(
+        &mut self,
+        copy: &mut Copy,
+        original: &Path,
+        path: &Path,
+        found: SourceFile,
+    ) -> anyhow::Result<()> {
         let SourceFile { metadata, link, xattrs, ranges } = found;
         let target = copy.target_of(path);
         let id = (metadata.subvolume, metadata.inode);
@@ -158,19 +162,27 @@ impl Ingest<'_> {
         }
         match metadata.file_type {
             FileType::Regular => {
-                let new = self.keep.new_inode(metadata.mode, 0o600);
-                self.destination.make_file(&target, &new)?;
-                if copy.start.is_some() {
-                    let original = Original { subvolume: id.0, inode: id.1 };
-                    self.destination.share(&target, original)?;
-                    self.advance(metadata.size_bytes);
-                } else {
+                let overwrites = self.destination.overwrite_file(&target, self.keep)?;
+                if !overwrites {
+                    let new = self.keep.new_inode(metadata.mode, 0o600);
+                    self.destination.make_file(&target, &new)?;
+                }
+                if copy.start.is_none() {
                     copy.last = Some(path.to_owned());
                     let written = self.walked_content(&mut copy.walk, &target, &metadata, &ranges);
                     if written.is_err() {
                         self.destination.discard(&target)?;
                     }
                     written?;
+                } else if overwrites {
+                    let (mut tree, name) = HostTree::containing(original)?;
+                    let (file, status) = tree.file(&name)?;
+                    self.buffer.resize(BUFFER_BYTES, 0);
+                    self.content_of(&file, &target, &status)?;
+                } else {
+                    let original = Original { subvolume: id.0, inode: id.1 };
+                    self.destination.share(&target, original)?;
+                    self.advance(metadata.size_bytes);
                 }
             }
             FileType::Symlink => self.destination.make_symlink(&target, &link)?,

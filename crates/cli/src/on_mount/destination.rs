@@ -2,10 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,7 +15,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::ensure;
 use larder::commands::{Command, Original, Timestamp};
 use larder::{FileType, NewInode};
-use rustix::fs::{AtFlags, FileType as NodeType, makedev, statat};
+use larder_platform::HostTree;
+use rustix::fs::{AtFlags, FileType as NodeType, Stat, fgetxattr, makedev, statat};
 use rustix::io::Errno;
 
 use super::OnMount;
@@ -54,23 +57,35 @@ pub struct OntoMount {
     /// A name for a file until it replaces another.
     temporary: OsString,
     keep: Keep,
+    /// Files in the way are overwritten, and not replaced.
+    overwrites: bool,
+    /// The same directory, for files that this process overwrites itself: the kernel checks then
+    /// what it checks for cp.
+    tree: HostTree,
+    /// The file that is overwritten.
+    overwritten: Option<File>,
     /// Names in directories that were made.
     names: Names,
     is_root: bool,
 }
 
 impl OntoMount {
-    /// Copies below the directory of `changes`.
-    pub fn new(changes: OnMount, keep: Keep) -> Self {
-        Self {
+    /// Copies below the directory of `changes`. If the destination `overwrites` files in the way,
+    /// they keep their attributes and other names.
+    pub fn new(changes: OnMount, keep: Keep, overwrites: bool) -> io::Result<Self> {
+        let tree = HostTree::of(changes.directory().try_clone_to_owned()?);
+        Ok(Self {
             changes,
             keep,
+            overwrites,
+            tree,
+            overwritten: None,
             names: Names::default(),
             made: HashMap::new(),
             existing: HashMap::new(),
             temporary: format!(".larder-new-{}", process::id()).into(),
             is_root: rustix::process::geteuid().is_root(),
-        }
+        })
     }
 
     /// Waits until all is copied. Returns how many changes failed.
@@ -131,6 +146,29 @@ impl OntoMount {
     fn set_xattr(&mut self, path: &Path, name: &OsStr, data: &[u8]) -> anyhow::Result<()> {
         self.make(&Command::SetXattr { path: bytes(path), name: name.as_bytes(), data })
     }
+}
+
+/// Opens the file at `path` that a copy overwrites, if there is one, and empties it.
+pub fn open_to_overwrite(
+    tree: &mut HostTree,
+    path: &Path,
+    keep: Keep,
+) -> anyhow::Result<Option<File>> {
+    let is_overwritten = |status: &Stat| {
+        NodeType::from_raw_mode(status.st_mode) == NodeType::RegularFile
+            && keep.overwrites(u32::try_from(status.st_nlink).unwrap_or(u32::MAX))
+    };
+    match tree.status(path) {
+        Ok(status) if is_overwritten(&status) => {}
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => return Ok(None),
+    }
+    let (file, status) = tree.file_for_writing(path)?;
+    if !is_overwritten(&status) {
+        return Ok(None);
+    }
+    file.set_len(0)?;
+    Ok(Some(file))
 }
 
 /// Names of inodes that were made, as hashes. A name is new if no other had its hash.
@@ -204,7 +242,31 @@ impl Destination for OntoMount {
         self.made.contains_key(path) || found().is_ok_and(|found| is_directory(found.st_mode))
     }
 
+    fn shown(&self, path: &Path) -> PathBuf {
+        self.changes.shown(path)
+    }
+
+    fn overwrite_file(&mut self, path: &Path, keep: Keep) -> anyhow::Result<bool> {
+        self.overwritten = None;
+        let is_in_new = path.parent().is_some_and(|parent| self.made.contains_key(parent));
+        if is_in_new || !self.overwrites {
+            return Ok(false);
+        }
+        self.overwritten = open_to_overwrite(&mut self.tree, path, keep)?;
+        let Some(file) = &self.overwritten else { return Ok(false) };
+        let mut nothing: [u8; 0] = [];
+        if keep == Keep::Everything && fgetxattr(file, ACCESS_ACL, &mut nothing).is_ok() {
+            self.set_xattr(path, OsStr::new(ACCESS_ACL), &NO_ACL)?;
+        }
+        Ok(true)
+    }
+
+    fn host_file(&self) -> Option<&File> {
+        self.overwritten.as_ref()
+    }
+
     fn make_file(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()> {
+        self.overwritten = None;
         self.replace(path, |path| Command::Mkfile { path, ino: 0 })?;
         let inherited = self.inherited(path);
         self.drop_acl(path, inherited)?;
@@ -212,6 +274,9 @@ impl Destination for OntoMount {
     }
 
     fn write(&mut self, path: &Path, data: &[u8], offset: u64) -> anyhow::Result<()> {
+        if let Some(file) = &self.overwritten {
+            return Ok(file.write_all_at(data, offset)?);
+        }
         let path = bytes(path);
         let pieces = data.chunks(MOST_DATA_BYTES).enumerate();
         pieces.into_iter().try_for_each(|(number, data)| {
@@ -221,6 +286,9 @@ impl Destination for OntoMount {
     }
 
     fn set_len(&mut self, path: &Path, len_bytes: u64) -> anyhow::Result<()> {
+        if let Some(file) = &self.overwritten {
+            return Ok(file.set_len(len_bytes)?);
+        }
         self.make(&Command::Truncate { path: bytes(path), size: len_bytes })
     }
 
@@ -233,6 +301,9 @@ impl Destination for OntoMount {
     }
 
     fn discard(&mut self, path: &Path) -> anyhow::Result<()> {
+        if self.overwritten.take().is_some() {
+            return Ok(());
+        }
         self.make(&Command::Unlink { path: bytes(path) })
     }
 
@@ -261,6 +332,8 @@ impl Destination for OntoMount {
     }
 
     fn finish(&mut self, path: &Path, attributes: Attributes) -> anyhow::Result<()> {
+        // What the kernel caches of it is written back now, and does not change its times later.
+        self.overwritten = None;
         if let (Some(uid), Some(gid), true) = (attributes.uid, attributes.gid, self.is_root) {
             let (uid, gid) = (uid.into(), gid.into());
             self.make(&Command::Chown { path: bytes(path), uid, gid })?;

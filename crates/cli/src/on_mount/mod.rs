@@ -29,7 +29,7 @@ use crate::progress::Progress;
 use crate::reason::in_words;
 
 pub use attributes::{Present, change_attributes};
-pub use destination::OntoMount;
+pub use destination::{OntoMount, open_to_overwrite};
 pub use remove::remove;
 pub use walk::{Walk, count_bytes};
 
@@ -63,6 +63,8 @@ impl Error for Gone {}
 /// Changes below a directory of a mount.
 pub struct OnMount {
     directory: OwnedFd,
+    /// Its path.
+    path: PathBuf,
     changes: MountedChanges,
     /// Names that will be removed, for a terminal.
     removals: Arc<AtomicU64>,
@@ -104,12 +106,17 @@ impl OnMount {
         };
         let changes = MountedChanges::below(&open, observe).with_context(named)?;
         let changes = changes.with_context(|| format!("{}: {NOT_OURS}", named()))?;
-        Ok(Self { directory: open, changes, removals })
+        Ok(Self { directory: open, path: directory.to_owned(), changes, removals })
     }
 
     /// Says that so many names more will be removed.
     fn expect_removals(&self, names: u64) {
         self.removals.fetch_add(names, Relaxed);
+    }
+
+    /// The name of `path`, from the directory on, as users write it.
+    pub fn shown(&self, path: &Path) -> PathBuf {
+        self.path.join(path)
     }
 
     /// The directory.

@@ -1,76 +1,68 @@
 //! Opening and reading the source.
 
+use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use larder_format::item::FileType;
-use rustix::fs::{AtFlags, CWD, OFlags, Stat, fstat, statat};
+use larder_platform::{HostTree, OsStringExt, Pinned};
+use rustix::fs::{Stat, fstat};
 use rustix::io::{Errno, pread};
 
 use super::Context;
 use crate::MkfsError;
-use crate::source::{Kind, data_ranges, open_quietly};
+use crate::source::{Kind, data_ranges};
 
-/// Opens entries. It keeps the last directory open: entries come directory by directory.
+/// Opens entries.
 pub(super) struct Opener<'a> {
     context: Context<'a>,
-    directory: Option<(u32, OwnedFd)>,
+    /// The whole source, once something was opened.
+    tree: Option<HostTree>,
 }
 
 impl<'a> Opener<'a> {
     pub(super) fn new(context: Context<'a>) -> Self {
-        Self { context, directory: None }
+        Self { context, tree: None }
     }
 
-    /// The open directory that holds the node.
-    fn directory_of(&mut self, at: u32) -> Result<&OwnedFd, Errno> {
+    /// Looks at the node in the source.
+    fn look<T>(
+        &mut self,
+        at: u32,
+        look: impl FnOnce(&mut HostTree, &Path) -> io::Result<T>,
+    ) -> Result<T, MkfsError> {
         let subvolume = self.context.subvolume;
-        let parent = subvolume.node(at).parent;
-        let known = self.directory.take_if(|(node, _)| *node == parent);
-        let directory = match known {
-            Some((_, directory)) => directory,
-            None => open_quietly(CWD, &subvolume.path(parent), OFlags::DIRECTORY)?,
+        let root = subvolume.root_path().unwrap_or(Path::new(""));
+        let looked = match &mut self.tree {
+            Some(tree) => look(tree, &subvolume.path_inside(at)),
+            tree => HostTree::below(root)
+                .and_then(|opened| look(tree.insert(opened), &subvolume.path_inside(at))),
         };
-        Ok(&self.directory.insert((parent, directory)).1)
+        looked.map_err(MkfsError::source(|| subvolume.path(at)))
     }
 
-    /// The attributes of an entry that is not opened.
-    pub(super) fn status(&mut self, at: u32) -> Result<Stat, MkfsError> {
-        let subvolume = self.context.subvolume;
-        let name = subvolume.name(subvolume.node(at));
-        let directory = self.directory_of(at);
-        let status = directory.and_then(|dir| statat(dir, name, AtFlags::SYMLINK_NOFOLLOW));
-        let status = status.map_err(MkfsError::source(|| subvolume.path(at)))?;
+    /// An entry that is not opened.
+    pub(super) fn pin(&mut self, at: u32) -> Result<(Pinned, Stat), MkfsError> {
+        let (pinned, status) = self.look(at, HostTree::pinned)?;
         self.check_kind(at, &status)?;
-        Ok(status)
+        Ok((pinned, status))
     }
 
     /// The target of a symbolic link.
-    pub(super) fn read_link(&mut self, at: u32) -> Result<Vec<u8>, MkfsError> {
-        let subvolume = self.context.subvolume;
-        let name = subvolume.name(subvolume.node(at));
-        let directory = self.directory_of(at);
-        directory
-            .and_then(|dir| rustix::fs::readlinkat(dir, name, Vec::new()))
-            .map(std::ffi::CString::into_bytes)
-            .map_err(MkfsError::source(|| subvolume.path(at)))
+    pub(super) fn read_link(&self, at: u32, link: &Pinned) -> Result<Vec<u8>, MkfsError> {
+        let target = link.link_target();
+        let target = target.map_err(MkfsError::source(|| self.context.subvolume.path(at)))?;
+        Ok(target.into_vec())
     }
 
     /// Opens a directory.
     pub(super) fn open_directory(&mut self, at: u32) -> Result<(OwnedFd, Stat), MkfsError> {
-        let subvolume = self.context.subvolume;
-        let opened = if at == 0 {
-            open_quietly(CWD, &subvolume.path(at), OFlags::DIRECTORY)
-        } else {
-            let name = subvolume.name(subvolume.node(at));
-            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
-            self.directory_of(at).and_then(|dir| open_quietly(dir, name, flags))
-        };
-        let failed = || MkfsError::source(|| subvolume.path(at));
-        let opened = opened.map_err(failed())?;
-        let status = fstat(&opened).map_err(failed())?;
-        Ok((opened, status))
+        self.look(at, |tree, path| {
+            let opened = tree.directory(path)?.try_clone_to_owned()?;
+            let status = fstat(&opened)?;
+            Ok((opened, status))
+        })
     }
 
     /// Opens a file.
@@ -78,20 +70,14 @@ impl<'a> Opener<'a> {
         let context = self.context;
         let subvolume = context.subvolume;
         let node = subvolume.node(at);
-        let failed = || MkfsError::source(|| subvolume.path(at));
-        // If it has become a pipe, opening it must not wait.
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let directory = self.directory_of(at);
-        let opened = directory.and_then(|dir| open_quietly(dir, subvolume.name(node), flags));
-        let opened = opened.map_err(failed())?;
-        let status = fstat(&opened).map_err(failed())?;
-        self.check_kind(at, &status)?;
+        let (opened, status) = self.look(at, HostTree::file)?;
+        let opened = OwnedFd::from(opened);
         let sector_size = context.settings.sector_size as u64;
         if (status.st_size as u64) < node.size {
             return Err(became_shorter(subvolume.path(at)));
         }
         let ranges = data_ranges(opened.as_fd(), node.size, sector_size);
-        let ranges = ranges.map_err(failed())?;
+        let ranges = ranges.map_err(MkfsError::source(|| subvolume.path(at)))?;
         Ok(OpenFile { context, at, opened, status, size: node.size, ranges })
     }
 

@@ -132,8 +132,8 @@ impl<'a> Worker<'a> {
 
     fn symlink(&mut self, at: u32, output: &mut Output) -> Result<(), MkfsError> {
         let Context { settings, subvolume, .. } = self.context;
-        let status = self.opener.status(at)?;
-        let target = self.opener.read_link(at)?;
+        let (link, status) = self.opener.pin(at)?;
+        let target = self.opener.read_link(at, &link)?;
         let most = settings.max_item_size() - size_of::<FileExtentHeader>();
         if target.len() > most.min(settings.sector_size - 1) {
             let problem = "the target of the symbolic link does not fit a leaf".into();
@@ -142,17 +142,17 @@ impl<'a> Worker<'a> {
         let attributes = Attributes::of_source(&status, settings);
         self.inode_item(at, &attributes, target.len() as u64, target.len() as u64, output);
         add_references(&self.context, at, output)?;
-        self.add_xattrs(at, &XattrSource::Path(&subvolume.path(at)), output)?;
+        self.add_xattrs(at, &XattrSource::Path(&link.path()), output)?;
         self.inline_extent(at, target.len() as u64, &target, None, output);
         Ok(())
     }
 
     fn special(&mut self, at: u32, output: &mut Output) -> Result<(), MkfsError> {
-        let Context { settings, subvolume, .. } = self.context;
-        let status = self.opener.status(at)?;
+        let settings = self.context.settings;
+        let (pinned, status) = self.opener.pin(at)?;
         self.inode_item(at, &Attributes::of_source(&status, settings), 0, 0, output);
         add_references(&self.context, at, output)?;
-        self.add_xattrs(at, &XattrSource::Path(&subvolume.path(at)), output)
+        self.add_xattrs(at, &XattrSource::Path(&pinned.path()), output)
     }
 
     fn small_file(&mut self, at: u32, output: &mut Output) -> Result<(), MkfsError> {

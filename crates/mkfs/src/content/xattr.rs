@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use larder_format::item::{DirEntry, DirItemHeader, FileType, XATTR_NAME_MAX};
 use larder_format::{DiskKey, ItemType, Key, name_hash};
 use rustix::buffer::spare_capacity;
-use rustix::fs::{fgetxattr, flistxattr, lgetxattr, llistxattr};
+use rustix::fs::{fgetxattr, flistxattr, getxattr, listxattr};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
@@ -17,7 +17,8 @@ use crate::settings::{GENERATION, Settings};
 /// The most that Linux returns for a list of names or for a value (`XATTR_SIZE_MAX`).
 const MAX_BYTES: usize = 64 * 1024;
 
-/// The source of attributes: an open file, or one that should not be opened.
+/// The source of attributes: an open file, or the path of one that should not be opened, through
+/// `/proc`.
 pub(super) enum XattrSource<'a> {
     Open(&'a OwnedFd),
     Path(&'a Path),
@@ -28,7 +29,7 @@ impl XattrSource<'_> {
         buffer.clear();
         match self {
             Self::Open(file) => flistxattr(file, spare_capacity(buffer)),
-            Self::Path(path) => llistxattr(*path, spare_capacity(buffer)),
+            Self::Path(path) => listxattr(*path, spare_capacity(buffer)),
         }
     }
 
@@ -36,7 +37,7 @@ impl XattrSource<'_> {
         buffer.clear();
         match self {
             Self::Open(file) => fgetxattr(file, name, spare_capacity(buffer)),
-            Self::Path(path) => lgetxattr(*path, name, spare_capacity(buffer)),
+            Self::Path(path) => getxattr(*path, name, spare_capacity(buffer)),
         }
     }
 }

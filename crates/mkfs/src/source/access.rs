@@ -1,23 +1,10 @@
-//! Reading the source without leaving traces.
+//! Reading the source.
 
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 
-use rustix::fs::{Mode, OFlags, SeekFrom, openat, seek};
+use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
-
-/// Opens for reading, and keeps the time of last access if that is allowed.
-pub(crate) fn open_quietly(
-    directory: impl AsFd,
-    name: impl rustix::path::Arg + Copy,
-    flags: OFlags,
-) -> Result<OwnedFd, Errno> {
-    let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
-    match openat(&directory, name, flags | OFlags::NOATIME, Mode::empty()) {
-        Err(Errno::PERM) => openat(&directory, name, flags, Mode::empty()),
-        result => result,
-    }
-}
 
 /// The ranges of the first `size` bytes of a file that hold data, of whole sectors: sorted, neither
 /// touching nor overlapping. The last may end after `size`.

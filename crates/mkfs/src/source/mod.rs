@@ -23,7 +23,7 @@ use larder_format::objectid;
 use larder_platform::OsStrExt;
 
 #[cfg(target_os = "linux")]
-pub(crate) use access::{data_ranges, open_quietly};
+pub(crate) use access::data_ranges;
 #[cfg(not(target_os = "linux"))]
 pub(crate) use elsewhere::{refused, scan};
 #[cfg(target_os = "linux")]
@@ -88,8 +88,10 @@ impl SourceEntry {
 pub(crate) struct Subvolume {
     /// Id of the tree.
     pub(crate) id: u64,
-    /// Path of its source.
-    path: PathBuf,
+    /// Path of the whole source; empty if there is none.
+    root: PathBuf,
+    /// Path of its own source from there.
+    inside: PathBuf,
     pub(crate) read_only: bool,
     /// Its name; `None` for the top level.
     pub(crate) parent: Option<ParentEntry>,
@@ -114,14 +116,19 @@ pub(crate) struct ParentEntry {
 impl Source {
     /// An empty source: a top-level subvolume with an empty root directory.
     pub(crate) fn empty() -> Self {
-        let root = Subvolume::new(objectid::FS_TREE, PathBuf::new(), false, None);
+        let root = Subvolume::new(objectid::FS_TREE, Default::default(), false, None);
         Self { subvolumes: vec![root], default: 0 }
     }
 }
 
 impl Subvolume {
-    fn new(id: u64, path: PathBuf, read_only: bool, parent: Option<ParentEntry>) -> Self {
-        let root = SourceEntry {
+    fn new(
+        id: u64,
+        (root, inside): (PathBuf, PathBuf),
+        read_only: bool,
+        parent: Option<ParentEntry>,
+    ) -> Self {
+        let top = SourceEntry {
             kind: Kind::Directory,
             inode: objectid::FIRST_FREE,
             size: 0,
@@ -134,8 +141,8 @@ impl Subvolume {
             name_start: 0,
             name_len: 0,
         };
-        let (nodes, names, links) = (vec![root], Vec::new(), Vec::new());
-        Self { id, path, read_only, parent, nodes, names, links }
+        let (nodes, names, links) = (vec![top], Vec::new(), Vec::new());
+        Self { id, root, inside, read_only, parent, nodes, names, links }
     }
 
     /// All entries; the first is the root directory. Inode numbers ascend, except for further names
@@ -172,8 +179,15 @@ impl Subvolume {
         self.names_of(&at)[0] == at
     }
 
-    /// The path of the entry in the source.
+    /// The path of the entry.
     pub(crate) fn path(&self, at: u32) -> PathBuf {
+        let inside = self.path_inside(at);
+        // Joining an empty path would end it with a slash.
+        if inside.as_os_str().is_empty() { self.root.clone() } else { self.root.join(inside) }
+    }
+
+    /// The path of the entry in the whole source; empty for the root of that.
+    pub(crate) fn path_inside(&self, at: u32) -> PathBuf {
         let mut parts = Vec::new();
         let mut next = at;
         while next != 0 {
@@ -181,11 +195,11 @@ impl Subvolume {
             parts.push(OsStr::from_bytes(self.name(node)));
             next = node.parent;
         }
-        parts.iter().rev().fold(self.path.clone(), |path, part| path.join(part))
+        parts.iter().rev().fold(self.inside.clone(), |path, part| path.join(part))
     }
 
-    /// The path of the subvolume's source; `None` if it has none.
+    /// The path of the whole source; `None` if there is none.
     pub(crate) fn root_path(&self) -> Option<&Path> {
-        Some(self.path.as_path()).filter(|path| !path.as_os_str().is_empty())
+        Some(self.root.as_path()).filter(|path| !path.as_os_str().is_empty())
     }
 }

@@ -1,18 +1,18 @@
 //! The walk.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, OsStr};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use larder_format::item::{FileType, InodeFlags, NAME_MAX};
 use larder_format::objectid;
-use rustix::fs::{AtFlags, CWD, Dir, OFlags, Stat, stat, statat};
+use larder_platform::HostTree;
+use rustix::fs::{Stat, stat};
 use rustix::io::Errno;
 
-use super::access::{data_ranges, open_quietly};
+use super::access::data_ranges;
 use super::{Kind, ParentEntry, Source, SourceEntry, Subvolume};
 use crate::{InodeFlagsSpec, MkfsError, MkfsOptions, Progress, SubvolumeSpec};
 
@@ -30,19 +30,19 @@ pub(crate) fn scan(
         targets.iter().filter_map(|target| FileId::of_path(target)).collect();
     let mut wanted = wanted_paths(&options.subvolumes)?;
     let mut default = 0;
-    let mut top = Subvolume::new(objectid::FS_TREE, root.to_owned(), false, None);
-    let mut flags = FlagsByPath::new(root, &options.inode_flags)?;
-    top.nodes[0].flags = flags.of(root).unwrap_or(InodeFlags::empty());
+    let place = |inside| (root.to_owned(), inside);
+    let mut top = Subvolume::new(objectid::FS_TREE, place(PathBuf::new()), false, None);
+    let mut flags = FlagsByPath::new(&options.inode_flags)?;
+    top.nodes[0].flags = flags.of(Path::new("")).unwrap_or(InodeFlags::empty());
+    let mut tree = HostTree::below(root).map_err(MkfsError::source(|| root.to_owned()))?;
     let mut subvolumes = vec![top];
     let mut next = 0;
     while next < subvolumes.len() {
         let scanned = &mut subvolumes[next];
         let mut found = Vec::new();
-        let is_subvolume = |path: &Path| {
-            let path = path.strip_prefix(root).ok()?;
-            wanted.remove(path)
-        };
+        let is_subvolume = |path: &Path| wanted.remove(path);
         Walk {
+            tree: &mut tree,
             subvolume: scanned,
             targets: &targets,
             links: HashMap::new(),
@@ -55,14 +55,14 @@ pub(crate) fn scan(
         for (at, spec) in found {
             let index = subvolumes.len();
             let entry = parent_entry(&subvolumes[next], at);
-            let path = subvolumes[next].path(at);
+            let path = subvolumes[next].path_inside(at);
             subvolumes[next].nodes[at as usize].kind = Kind::Subvolume(index as u32);
             if spec.default {
                 default = index;
             }
             let id = objectid::FIRST_FREE + index as u64 - 1;
             let flags = subvolumes[next].node(at).flags;
-            let mut subvolume = Subvolume::new(id, path, spec.read_only, Some(entry));
+            let mut subvolume = Subvolume::new(id, place(path), spec.read_only, Some(entry));
             subvolume.nodes[0].flags = flags;
             subvolumes.push(subvolume);
         }
@@ -120,13 +120,12 @@ fn path_inside(path: &Path) -> Option<PathBuf> {
 }
 
 /// Flags by the path in the root directory, until that is met.
-struct FlagsByPath<'a> {
-    root: &'a Path,
+struct FlagsByPath {
     left: HashMap<PathBuf, InodeFlags>,
 }
 
-impl<'a> FlagsByPath<'a> {
-    fn new(root: &'a Path, specs: &[InodeFlagsSpec]) -> Result<Self, MkfsError> {
+impl FlagsByPath {
+    fn new(specs: &[InodeFlagsSpec]) -> Result<Self, MkfsError> {
         let mut left = HashMap::new();
         for InodeFlagsSpec { path, flags } in specs {
             let refuse = |problem: &str| {
@@ -139,12 +138,12 @@ impl<'a> FlagsByPath<'a> {
                 return Err(refuse("given flags twice"));
             }
         }
-        Ok(Self { root, left })
+        Ok(Self { left })
     }
 
     /// The flags that were given for this path of the source.
     fn of(&mut self, path: &Path) -> Option<InodeFlags> {
-        self.left.remove(path.strip_prefix(self.root).ok()?)
+        self.left.remove(path)
     }
 }
 
@@ -199,18 +198,19 @@ impl FileId {
 }
 
 /// The walk of one subvolume.
-struct Walk<'a, 's, 'f> {
+struct Walk<'a, 's> {
+    tree: &'a mut HostTree,
     subvolume: &'a mut Subvolume,
     targets: &'a [FileId],
     /// From files with several names to their first node.
     links: HashMap<FileId, u32>,
-    flags: &'a mut FlagsByPath<'f>,
+    flags: &'a mut FlagsByPath,
     /// Entries that are subvolumes of their own.
     found: &'a mut Vec<(u32, &'s SubvolumeSpec)>,
     progress: Option<&'a Progress>,
 }
 
-impl<'s> Walk<'_, 's, '_> {
+impl<'s> Walk<'_, 's> {
     fn run(
         &mut self,
         mut is_subvolume: impl FnMut(&Path) -> Option<&'s SubvolumeSpec>,
@@ -218,7 +218,7 @@ impl<'s> Walk<'_, 's, '_> {
         let mut at = 0;
         while at < self.subvolume.nodes.len() as u32 {
             if self.subvolume.node(at).kind == Kind::Directory {
-                let path = self.subvolume.path(at);
+                let path = self.subvolume.path_inside(at);
                 let spec = if at == 0 { None } else { is_subvolume(&path) };
                 match spec {
                     Some(spec) => {
@@ -233,37 +233,37 @@ impl<'s> Walk<'_, 's, '_> {
         Ok(())
     }
 
-    /// Adds the entries of the directory at node `at`.
+    /// Adds the entries of the directory at node `at`, which is at `path` in the source.
     fn add_children(&mut self, at: u32, path: &Path) -> Result<(), MkfsError> {
         self.progress.map_or(Ok(()), |progress| progress.tell(0))?;
-        let failed = |errno: Errno| MkfsError::source(|| path.to_owned())(errno);
-        let (directory, mut names) = list(path).map_err(failed)?;
+        let names = self.tree.names(path);
+        let mut names = names.map_err(MkfsError::source(|| self.subvolume.path(at)))?;
         names.sort_unstable();
         let first_child = self.subvolume.nodes.len();
+        let shown = self.subvolume.path(at);
         for name in names {
-            let child_path = || path.join(OsStr::from_bytes(name.to_bytes()));
-            let status = statat(&directory, &*name, AtFlags::SYMLINK_NOFOLLOW)
-                .map_err(MkfsError::source(child_path))?;
+            let (child_path, child_shown) = (path.join(&name), || shown.join(&name));
+            let failed = || MkfsError::source(child_shown);
+            let status = self.tree.status(&child_path).map_err(failed())?;
             if self.targets.contains(&FileId::of(&status)) {
                 let problem = "the file system would be copied into itself".into();
-                return Err(MkfsError::Unsupported { path: child_path(), problem });
+                return Err(MkfsError::Unsupported { path: child_shown(), problem });
             }
-            let child = self.child(at, name.to_bytes(), &status);
-            let mut child = child.map_err(MkfsError::source(child_path))?;
+            let child = self.child(at, name.as_bytes(), &status);
+            let mut child = child.map_err(failed())?;
             // A directory passes its flags on.
             if matches!(child.kind, Kind::File | Kind::Directory) {
                 let own =
-                    if self.flags.left.is_empty() { None } else { self.flags.of(&child_path()) };
+                    if self.flags.left.is_empty() { None } else { self.flags.of(&child_path) };
                 child.flags = own.unwrap_or(self.subvolume.node(at).flags);
             }
-            child.data_bytes =
-                data_bytes(&directory, &name, &status).map_err(MkfsError::source(child_path))?;
+            child.data_bytes = data_bytes(self.tree, &child_path, &status).map_err(failed())?;
             self.subvolume.nodes.push(child);
         }
         let children = self.subvolume.nodes.len() - first_child;
         if u32::try_from(self.subvolume.nodes.len()).is_err() {
             let problem = "more than 4294967295 entries in one subvolume".into();
-            return Err(MkfsError::Unsupported { path: path.to_owned(), problem });
+            return Err(MkfsError::Unsupported { path: shown, problem });
         }
         let node = &mut self.subvolume.nodes[at as usize];
         (node.first_child, node.children) = (first_child as u32, children as u32);
@@ -318,8 +318,8 @@ impl<'s> Walk<'_, 's, '_> {
     }
 }
 
-/// Bytes of a file that are not in holes.
-fn data_bytes(directory: &OwnedFd, name: &CStr, status: &Stat) -> Result<u64, Errno> {
+/// Bytes of the file at `path` that are not in holes.
+fn data_bytes(tree: &mut HostTree, path: &Path, status: &Stat) -> io::Result<u64> {
     let size = status.st_size as u64;
     if FileType::from_mode(status.st_mode) != Some(FileType::Regular) {
         return Ok(0);
@@ -328,22 +328,9 @@ fn data_bytes(directory: &OwnedFd, name: &CStr, status: &Stat) -> Result<u64, Er
     if status.st_blocks as u64 * 512 >= size {
         return Ok(size);
     }
-    let file = open_quietly(directory, name, OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
+    let (file, _) = tree.file(path)?;
     let ranges = data_ranges(file.as_fd(), size, 1)?;
     Ok(ranges.iter().map(|range| range.end - range.start).sum())
-}
-
-/// A directory and the names in it.
-fn list(path: &Path) -> Result<(OwnedFd, Vec<Box<CStr>>), Errno> {
-    let directory = open_quietly(CWD, path, OFlags::DIRECTORY)?;
-    let mut names = Vec::new();
-    for entry in Dir::read_from(&directory)? {
-        let entry = entry?;
-        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-            names.push(Box::from(entry.file_name()));
-        }
-    }
-    Ok((directory, names))
 }
 
 #[cfg(test)]

@@ -181,7 +181,9 @@ impl<'m> Wait<'m> {
         loop {
             match news.recv_timeout(LOOK) {
                 Ok(News::Committed) => (self.is_committed, since) = (true, Instant::now()),
-                Ok(News::Ended(Ok(()))) => return Ok(()),
+                // The latter: it answers only root, for another user's mount, and cannot say how it
+                // ends.
+                Ok(News::Ended(Ok(()))) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Ok(News::Ended(Err(error))) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     bail!(
                         "the server ended without a word: changes that were not synced may be lost"
@@ -189,8 +191,6 @@ impl<'m> Wait<'m> {
                 }
                 Ok(News::Failed(error) | News::Ended(Err(error))) => return Err(error.into()),
                 Err(RecvTimeoutError::Timeout) => {}
-                // It answers only root, for another user's mount, and cannot say how it ends.
-                Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             if !self.is_committed {
                 self.tell();
