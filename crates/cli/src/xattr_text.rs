@@ -1,6 +1,8 @@
 //! Values of extended attributes as text, in the forms of `getfattr` and `setfattr`.
 
 use anyhow::{Context, bail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 
 /// How a value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -12,8 +14,6 @@ pub enum Encoding {
     /// With 0s before it.
     Base64,
 }
-
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 impl Encoding {
     /// Text if most of a value can be printed.
@@ -32,7 +32,7 @@ impl Encoding {
                 let digits = value.iter().map(|byte| format!("{byte:02x}"));
                 format!("0x{}", digits.collect::<String>()).into_bytes()
             }
-            Self::Base64 => base64(value),
+            Self::Base64 => format!("0s{}", STANDARD.encode(value)).into_bytes(),
         }
     }
 }
@@ -51,26 +51,11 @@ fn quoted(value: &[u8]) -> Vec<u8> {
     text
 }
 
-fn base64(value: &[u8]) -> Vec<u8> {
-    let mut text = b"0s".to_vec();
-    for chunk in value.chunks(3) {
-        let mut bytes = [0; 4];
-        bytes[1..=chunk.len()].copy_from_slice(chunk);
-        let bits = u32::from_be_bytes(bytes);
-        for digit in 0..4 {
-            let is_there = digit <= chunk.len();
-            let index = bits >> (18 - 6 * digit) & 63;
-            text.push(if is_there { BASE64[index as usize] } else { b'=' });
-        }
-    }
-    text
-}
-
 /// Reads a value in any of the forms; another text is taken as it is.
 pub fn decode(text: &[u8]) -> anyhow::Result<Vec<u8>> {
     match text {
         [b'0', b'x' | b'X', digits @ ..] => decode_hex(digits).context("bad hexadecimal digits"),
-        [b'0', b's' | b'S', digits @ ..] => decode_base64(digits).context("bad base64"),
+        [b'0', b's' | b'S', digits @ ..] => STANDARD.decode(digits).context("bad base64"),
         [b'"', inner @ .., b'"'] => decode_quoted(inner),
         _ => Ok(text.to_vec()),
     }
@@ -81,27 +66,6 @@ fn decode_hex(digits: &[u8]) -> Option<Vec<u8>> {
     let (pairs, rest) = digits.as_chunks::<2>();
     let byte = |[high, low]: &[u8; 2]| Some(digit(*high)? << 4 | digit(*low)?);
     rest.is_empty().then(|| pairs.iter().map(byte).collect())?
-}
-
-fn decode_base64(digits: &[u8]) -> Option<Vec<u8>> {
-    let (groups, rest) = digits.as_chunks::<4>();
-    if !rest.is_empty() {
-        return None;
-    }
-    let mut value = Vec::new();
-    for (number, group) in groups.iter().enumerate() {
-        let padding = group.iter().rev().take_while(|digit| **digit == b'=').count();
-        if padding > 2 || padding > 0 && number + 1 < groups.len() {
-            return None;
-        }
-        let mut bits = 0;
-        for digit in &group[..4 - padding] {
-            bits = bits << 6 | BASE64.iter().position(|known| known == digit)?;
-        }
-        let bytes = ((bits << (6 * padding)) as u32).to_be_bytes();
-        value.extend(&bytes[1..4 - padding]);
-    }
-    Some(value)
 }
 
 fn decode_quoted(mut inner: &[u8]) -> anyhow::Result<Vec<u8>> {

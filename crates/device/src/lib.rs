@@ -10,6 +10,7 @@
 //! - [`Signature`]: the content of a file or block device, if the system's libblkid knows it.
 //! - [`in_use`]: the other use of a path; [`has_writer`]: whether a program writes to it;
 //!   [`partition_node`]: the node of a part of a disk.
+//! - [`KernelMount`], on Linux: the mounts that a process can reach.
 //! - [`StandIn`], on Linux: a block device for a mount that needs one as its source.
 //! - [`KeptState`]: devices as they were at a time, for a reader.
 //! - [`now`]: the clock for times of files.
@@ -50,7 +51,7 @@ pub use memory::MemoryDevice;
 pub use prefetching::PrefetchingDevice;
 pub use signature::{Purpose, Signature};
 #[cfg(target_os = "linux")]
-pub use system::StandIn;
+pub use system::{KernelMount, StandIn, parse_device_number};
 pub use system::{now, partition_node};
 pub use usage::{InUse, Link, has_writer, in_use};
 pub use window::Window;

@@ -18,4 +18,4 @@ pub(crate) use linux::{
     sector_bytes, signature, will_need,
 };
 #[cfg(target_os = "linux")]
-pub use linux::{StandIn, now, partition_node};
+pub use linux::{KernelMount, StandIn, now, parse_device_number, partition_node};

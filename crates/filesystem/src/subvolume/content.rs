@@ -68,6 +68,42 @@ impl Subvolume {
         Ok(len_bytes)
     }
 
+    /// Whether something is at `path`. A symbolic link that leads nowhere is nothing.
+    ///
+    /// # Errors
+    /// Fails if that cannot be found out: `ENOTDIR` if something on the way is no directory.
+    pub fn exists(&self, path: impl AsRef<Path>) -> Result<bool> {
+        match self.resolve(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            found => found.map(|_| true),
+        }
+    }
+
+    /// The directory at `path`, which is created with these permissions if it is not there, with
+    /// all directories that lead there.
+    pub fn create_directory_all(
+        &self,
+        path: impl AsRef<Path>,
+        permissions: u32,
+    ) -> Result<Directory> {
+        let path = path.as_ref();
+        let mut missing = Vec::new();
+        for above in path.ancestors() {
+            if self.exists(above)? {
+                break;
+            }
+            missing.push(above);
+        }
+        for above in missing.into_iter().rev() {
+            match self.create_directory(above, permissions) {
+                // Another thread was faster.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                created => drop(created?),
+            }
+        }
+        self.open_directory(path)
+    }
+
     /// Removes what is at `path`: a directory with all that is in it, subvolumes too, or anything
     /// else. A symbolic link is not followed. An error leaves the rest in place.
     pub fn remove_all(&self, path: impl AsRef<Path>) -> Result<()> {

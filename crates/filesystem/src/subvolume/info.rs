@@ -1,7 +1,7 @@
 //! What root items and references say about a subvolume.
 
 use larder_format::item::{RootItem, RootRef};
-use larder_format::{FormatError, Key, Uuid};
+use larder_format::{FormatError, Key, Uuid, objectid};
 
 use crate::error::Result;
 use crate::inode::metadata::Timestamp;
@@ -66,6 +66,11 @@ pub struct SubvolumeName {
 }
 
 impl SubvolumeInfo {
+    /// Whether it is the top level, which is not in any other subvolume.
+    pub fn is_top_level(&self) -> bool {
+        self.id == objectid::FS_TREE
+    }
+
     pub(crate) fn new(
         id: u64,
         item: &RootItem,

@@ -39,8 +39,8 @@ impl Filesystem {
         inode.into_subvolume().map_err(|error| error.about(path))
     }
 
-    /// All subvolumes in the order of their ids, including the top level and those that are being
-    /// deleted.
+    /// All subvolumes in the order of their ids, including the top level
+    /// ([`is_top_level`](crate::SubvolumeInfo::is_top_level)) and those that are being deleted.
     pub fn subvolumes(&self) -> Subvolumes {
         let (first, last) = SubvolumeItems::RANGE;
         let items = self.root_tree().range(first..=last, Readahead::Forward);

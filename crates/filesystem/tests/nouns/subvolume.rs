@@ -90,6 +90,32 @@ fn whole_files_and_trees_are_as_in_std_fs() {
 }
 
 #[test]
+fn directories_are_created_on_the_way() {
+    let disk = Disk::new();
+    let fs = disk.open();
+    let top = fs.subvolume("/").unwrap();
+    let made = top.create_directory_all("a/b/c", 0o700).unwrap();
+    assert_eq!(made.metadata().mode & 0o7777, 0o700);
+    assert_eq!(top.create_directory_all("/a/b/../b/c/", 0o755).unwrap(), made);
+    assert_eq!(top.create_directory_all("", 0o755).unwrap(), top.root().unwrap());
+    top.write("a/file", "bread").unwrap();
+    top.symlink("nowhere", "a/link").unwrap();
+    let exists = |path| top.exists(path).map_err(|error| error.kind());
+    assert_eq!(
+        ["", "a/b", "a/file", "a/link", "x"].map(exists),
+        [true, true, true, false, false].map(Ok)
+    );
+    assert_eq!(exists("a/file/x"), Err(ErrorKind::NotADirectory));
+    let refused = |path| top.create_directory_all(path, 0o755).unwrap_err().kind();
+    assert_eq!(["a/file", "a/file/x"].map(refused), [ErrorKind::NotADirectory; 2]);
+    let top_levels = fs.subvolumes().filter(|info| info.as_ref().unwrap().is_top_level());
+    assert_eq!(top_levels.count(), 1);
+    let deep = "d/".repeat(300);
+    top.create_directory_all(&deep, 0o755).unwrap();
+    assert!(top.exists(&deep).unwrap());
+}
+
+#[test]
 fn a_file_is_opened_or_created() {
     let disk = Disk::new();
     let fs = disk.open();

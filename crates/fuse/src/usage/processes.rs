@@ -8,9 +8,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use larder_device::parse_device_number;
 use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 
-use super::table::parse_device;
 use super::{Identity, MountEntry, MountTable};
 
 /// A process that the caller can see.
@@ -74,7 +74,8 @@ impl Process {
         maps.split(|byte| *byte == b'\n').find_map(|line| {
             // An address, permissions, an offset, the device, an inode, a path.
             let mut fields = line.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
-            let is_there = fields.nth(3).and_then(|field| parse_device(field, 16)) == Some(device);
+            let is_there =
+                fields.nth(3).and_then(|field| parse_device_number(field, 16)) == Some(device);
             let path = fields.nth(1).filter(|_| is_there)?;
             Some(format!("has {} mapped", String::from_utf8_lossy(path)))
         })

@@ -1,12 +1,9 @@
 //! Tables of mounts, as `/proc/PID/mountinfo` shows them.
 
-use std::ffi::OsString;
-use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use larder_device::StandIn;
+use larder_device::{KernelMount, StandIn};
 
 /// The types of file systems that servers of this kind serve, as the kernel shows them.
 const TYPE: &str = "fuse.larder";
@@ -46,16 +43,16 @@ pub struct MountEntry {
 impl MountTable {
     /// The mounts that this process can reach.
     pub fn of_this_process() -> io::Result<Self> {
-        Ok(Self::parse(&fs::read("/proc/self/mountinfo")?))
+        Ok(Self::of(KernelMount::of_this_process()?))
     }
 
     /// The mounts that the process `pid` can reach; none if the caller may not see them.
     pub fn of_process(pid: u32) -> Self {
-        Self::parse(&fs::read(format!("/proc/{pid}/mountinfo")).unwrap_or_default())
+        Self::of(KernelMount::of_process(pid))
     }
 
-    fn parse(table: &[u8]) -> Self {
-        Self(table.split(|byte| *byte == b'\n').filter_map(MountEntry::parse).collect())
+    fn of(mounts: Vec<KernelMount>) -> Self {
+        Self(mounts.into_iter().map(MountEntry::of).collect())
     }
 
     /// The mount at `path`, if a server of this kind serves it. The last mount lies on top.
@@ -100,26 +97,18 @@ impl MountEntry {
         self.superblock_options.split(',').any(|word| word == "ro")
     }
 
-    fn parse(line: &[u8]) -> Option<Self> {
-        let mut fields = line.split(|byte| *byte == b' ');
-        let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse().ok();
-        let (id, parent) = (number()?, number()?);
-        let device = parse_device(fields.next()?, 10)?;
-        let (root, path) = (unescape(fields.next()?), unescape(fields.next()?));
-        let options = text(fields.next()?);
-        let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
-        let (kind, source) = (behind.next()?, unescape(behind.next()?));
-        let superblock_options = text(behind.next().unwrap_or_default());
+    fn of(mount: KernelMount) -> Self {
+        let KernelMount { id, parent, device, root, path, options, kind, source, .. } = mount;
+        let superblock_options = mount.superblock_options;
         let owner = superblock_options.split(',').find_map(|word| word.strip_prefix("user_id="));
         let owner = owner.and_then(|id| id.parse().ok());
-        let (is_ours, source) = match kind {
-            kind if kind == TYPE.as_bytes() => (true, source),
-            kind if kind == BLOCK_TYPE.as_bytes() => {
-                (true, StandIn::target_of(&source).unwrap_or(source))
-            }
+        let (is_ours, source) = match &*kind {
+            TYPE => (true, source),
+            BLOCK_TYPE => (true, StandIn::target_of(&source).unwrap_or(source)),
             _ => (false, source),
         };
-        Some(Self {
+        let is_btrfs = is_ours || kind == "btrfs";
+        Self {
             id,
             parent,
             device,
@@ -128,37 +117,11 @@ impl MountEntry {
             options,
             superblock_options,
             is_ours,
-            is_btrfs: is_ours || kind == b"btrfs",
+            is_btrfs,
             source,
             owner,
-        })
+        }
     }
-}
-
-fn text(field: &[u8]) -> String {
-    String::from_utf8_lossy(field).into_owned()
-}
-
-/// A device number as `major:minor`.
-pub(super) fn parse_device(text: &[u8], radix: u32) -> Option<u64> {
-    let (major, minor) = std::str::from_utf8(text).ok()?.split_once(':')?;
-    let number = |digits| u32::from_str_radix(digits, radix).ok();
-    Some(rustix::fs::makedev(number(major)?, number(minor)?))
-}
-
-/// Mount tables write spaces and a few others as a backslash and three octal digits.
-fn unescape(field: &[u8]) -> PathBuf {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut at = 0;
-    while at < field.len() {
-        let digits = field.get(at + 1..at + 4).filter(|_| field[at] == b'\\');
-        let code = digits
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        bytes.push(code.unwrap_or(field[at]));
-        at += if code.is_some() { 4 } else { 1 };
-    }
-    OsString::from_vec(bytes).into()
 }
 
 #[cfg(test)]
@@ -166,21 +129,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mount_tables_escape_in_octal() {
-        assert_eq!(unescape(br"/a\040b\134c"), Path::new(r"/a b\c"));
-        assert_eq!(unescape(br"/end\04"), Path::new(r"/end\04"));
-    }
-
-    #[test]
     fn mounts_are_found_by_place_and_file_system() {
-        let table = MountTable::parse(
+        let table = MountTable::of(KernelMount::table(
             b"42 30 0:47 / /m1 rw,noatime shared:3 - fuse.larder /d.img rw,user_id=7,group_id=0\n\
               43 42 0:48 / /m1/in rw - tmpfs none rw\n\
               44 30 0:47 /sub /m\\0402 ro - fuse.larder /d.img rw,user_id=7\n\
               45 30 0:49 / /m3 rw - fuse.larder /other.img rw\n\
               46 30 0:50 / /m3 rw - tmpfs none rw\n\
               not a mount\n",
-        );
+        ));
         let first = table.ours_at(Path::new("/m1")).unwrap();
         assert_eq!((first.id, first.owner, &*first.source), (42, Some(7), Path::new("/d.img")));
         assert_eq!(table.inside(first).map(|mount| mount.id).collect::<Vec<_>>(), [43]);

@@ -4,12 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::Identity;
-
-/// `major:minor` in decimal, as `/sys` and `/proc` write it.
-pub(super) fn parse_dev(text: &str) -> Option<u64> {
-    let (major, minor) = text.trim().split_once(':')?;
-    Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
-}
+use super::mount_table::parse_device_number;
 
 /// The directory of a block device in `/sys`, links resolved.
 pub(super) fn sysfs_directory(rdev: u64) -> Option<PathBuf> {
@@ -19,7 +14,7 @@ pub(super) fn sysfs_directory(rdev: u64) -> Option<PathBuf> {
 
 /// The device number in a device's directory in `/sys`.
 pub(super) fn read_dev(directory: &Path) -> Option<u64> {
-    parse_dev(&fs::read_to_string(directory.join("dev")).ok()?)
+    parse_device_number(fs::read(directory.join("dev")).ok()?.trim_ascii_end(), 10)
 }
 
 /// The usual name of a block device's node.
@@ -79,16 +74,4 @@ pub(super) fn btrfs_members(rdev: u64) -> Option<Vec<Identity>> {
 /// The entries of a directory; none if it cannot be read.
 pub(super) fn entries(directory: PathBuf) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parses_device_numbers() {
-        assert_eq!(parse_dev("7:260\n"), Some(rustix::fs::makedev(7, 260)));
-        assert_eq!(parse_dev("7"), None);
-        assert_eq!(parse_dev("7:-1"), None);
-    }
 }

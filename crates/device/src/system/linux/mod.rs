@@ -8,6 +8,7 @@ mod identity;
 mod ioctl;
 mod lent;
 mod loops;
+mod mount_table;
 mod mounts;
 mod stand_in;
 mod usage;
@@ -18,6 +19,7 @@ pub(crate) use file::{NOT_STORAGE, discard, drop_cache, open, sector_bytes, will
 pub(crate) use identity::Identity;
 pub(crate) use lent::is_lent;
 pub(crate) use loops::backing_path;
+pub use mount_table::{KernelMount, parse_device_number};
 pub use stand_in::StandIn;
 pub(crate) use usage::find_use;
 pub use usage::partition_node;

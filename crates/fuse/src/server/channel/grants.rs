@@ -27,7 +27,7 @@ use crate::server::thread::Thread;
 /// How long a token can be redeemed.
 const LIFETIME: Duration = Duration::from_secs(60);
 /// The most tokens of a user. A further one replaces the oldest.
-const MOST_OF_USER: usize = 1024;
+const MOST_OF_USER: usize = 128;
 
 /// An inode that a caller had open, and the caller.
 #[derive(Debug)]

@@ -1,11 +1,10 @@
 //! Finding subvolumes of a mounted file system.
 
-use std::ffi::OsStr;
-use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
 
+use larder_device::KernelMount;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, openat2, statx};
 
 use super::paths::DOWN;
@@ -48,20 +47,13 @@ struct Mount {
 impl Mount {
     fn of(inside: &OwnedFd) -> io::Result<Self> {
         let stat = statx(inside, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
-        let table = fs::read("/proc/self/mountinfo")?;
-        let id = stat.stx_mnt_id.to_string();
-        let found = table.split(|byte| *byte == b'\n').find_map(|line| {
-            let mut fields = line.split(|byte| *byte == b' ');
-            let is_it = fields.next() == Some(id.as_bytes());
-            // After the parent and the device.
-            let root = fields.nth(2)?;
-            is_it.then_some((unescape(root), unescape(fields.next()?)))
-        });
-        let (root, point) =
-            found.ok_or(io::Error::other("the mount is missing in /proc/self/mountinfo"))?;
+        let mut mounts = KernelMount::of_this_process()?.into_iter();
+        let mount = mounts.find(|mount| mount.id == stat.stx_mnt_id);
+        let KernelMount { root, path, .. } =
+            mount.ok_or(io::Error::other("the mount is missing in /proc/self/mountinfo"))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let point = rustix::fs::open(OsStr::from_bytes(&point), flags, Mode::empty())?;
-        Ok(Self { root, point })
+        let point = rustix::fs::open(&path, flags, Mode::empty())?;
+        Ok(Self { root: root.into_os_string().into_vec(), point })
     }
 
     /// Opens the directory at `path` from the top level, if the mount shows it.
@@ -77,32 +69,5 @@ impl Mount {
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(Some(openat2(&self.point, below, flags, Mode::empty(), DOWN)?))
-    }
-}
-
-/// A field of the table, in which some bytes are a backslash and three octal digits.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((byte, behind)) = rest.split_first() {
-        let digits = behind.first_chunk::<3>().filter(|_| *byte == b'\\');
-        let number = digits
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        bytes.push(number.unwrap_or(*byte));
-        rest = if number.is_some() { &behind[3..] } else { behind };
-    }
-    bytes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::unescape;
-
-    #[test]
-    fn spaces_in_the_table_are_escaped() {
-        assert_eq!(unescape(b"/a\\040b\\134c"), b"/a b\\c");
-        assert_eq!(unescape(b"/a\\09"), b"/a\\09");
-        assert_eq!(unescape(b"\\"), b"\\");
     }
 }
