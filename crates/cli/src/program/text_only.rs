@@ -16,6 +16,8 @@ const REASONS: &[(&str, &[&str])] = &[
             "chmod",
             "chown",
             "cp",
+            "device ready",
+            "device scan",
             "export",
             "filesystem mkswapfile",
             "filesystem sync",
