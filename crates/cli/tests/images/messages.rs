@@ -240,7 +240,10 @@ const WRONG: &[(&str, &str)] = &[
     ("mkfs -f one.img one.img", "one.img: given twice\n"),
     ("mkfs -b 1G new.img ./new.img", "new.img and ./new.img: the same device\n"),
     ("mkfs -b 1G -U x new.img", "'x' is not a uuid"),
-    ("cp ok.img:/f pipe", "cannot copy ok.img:/f to pipe: a device, pipe or socket is in the way, and stays"),
+    (
+        "cp ok.img:/f pipe",
+        "cannot copy ok.img:/f to pipe: a device, pipe or socket is in the way, and stays",
+    ),
     ("reflink ok.img:/f ok.img:/d", "/d"),
     ("reflink none folder/x", "none"),
 ];

@@ -18,7 +18,7 @@ use larder_ioctl::channel::{Authority, Channel, Kind, Request, SendRequest, fram
 use larder_testkit::{ImageSpec, KernelImage, Scratch};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
-use crate::support::{Mounted, assert_same_lines, larder, shell, succeed};
+use crate::support::{Mounted, as_nobody, assert_same_lines, larder, larder_in, shell, succeed};
 
 /// What setpriv(1) leaves to a caller.
 const CALLERS: [&str; 9] = [
@@ -281,6 +281,25 @@ fn a_token_says_what_its_caller_may() {
     succeed(larder().arg("mount").arg(&image).arg(&further));
     succeed(larder().arg("umount").arg(&further));
     mounted.finish();
+}
+
+/// The user who mounts may do what root may, and so may no container of that user.
+#[test]
+fn a_rootless_container_is_any_user() {
+    let scratch = Scratch::new();
+    larder_in(scratch.path());
+    fs::set_permissions(scratch.path(), Permissions::from_mode(0o777)).unwrap();
+    let line = "umask 022; mkdir mnt view; ./larder mount --create 1G disk.img mnt; \
+         ./larder subvolume create mnt/s; ./larder subvolume snapshot -r mnt/s mnt/r; \
+         inside() { unshare --user --map-root-user --mount bash -uc \
+             \"mount --bind mnt/s view && cd view && $1\"; }; \
+         ./larder subvolume list mnt; ./larder send mnt/r > stream; ./larder filesystem label mnt own; \
+         for command in 'subvolume list .' 'filesystem label . other' 'check .' 'report . -o out'; do \
+             ! inside \"../larder $command\" || exit 9; done; \
+         inside 'touch f && ../larder cp f g && ../larder rm g && ../larder subvolume create n'; \
+         ls -A mnt/s; ./larder filesystem label mnt; ./larder umount mnt";
+    let said = succeed(as_nobody("bash").args(["-euc", line]).current_dir(scratch.path()));
+    assert!(said.ends_with("f\nn\nown\n"), "{said}");
 }
 
 /// A directory that was moved out of a tree keeps what is in it, however far its removal has come,
