@@ -74,14 +74,14 @@ impl Stage {
     fn below(&mut self, end: u64) -> u64 {
         self.random.random_range(0..end)
     }
+}
 
-    /// The file for the `number`th operation of those that change files of many sectors.
-    fn file(&self, subvolume: &Subvolume, kind: &str, number: u64) -> larder::Result<File> {
-        let name = format!("{kind}-{}", number / TARGET_SECTORS);
-        match subvolume.open_file(&name) {
-            Err(error) if error.kind() == ErrorKind::NotFound => subvolume.create(&name, 0o644),
-            file => file,
-        }
+/// The file for the `number`th operation of those that change files of many sectors.
+fn file(subvolume: &Subvolume, kind: &str, number: u64) -> larder::Result<File> {
+    let name = format!("{kind}-{}", number / TARGET_SECTORS);
+    match subvolume.open_file(&name) {
+        Err(error) if error.kind() == ErrorKind::NotFound => subvolume.create(&name, 0o644),
+        file => file,
     }
 }
 
@@ -91,24 +91,24 @@ fn share(stage: &mut Stage, target: &File, sector: u64) -> larder::Result<()> {
 }
 
 fn reflink(stage: &mut Stage, number: u64) -> larder::Result<()> {
-    let target = stage.file(&stage.root, "reflink", number)?;
+    let target = file(&stage.root, "reflink", number)?;
     // Every other sector, so that no two are one extent.
     share(stage, &target, 2 * (number % TARGET_SECTORS))
 }
 
 fn reflink_across(stage: &mut Stage, number: u64) -> larder::Result<()> {
-    let target = stage.file(&stage.other, "reflink", number)?;
+    let target = file(&stage.other, "reflink", number)?;
     share(stage, &target, 2 * (number % TARGET_SECTORS))
 }
 
 fn reflink_over(stage: &mut Stage, number: u64) -> larder::Result<()> {
-    let target = stage.file(&stage.root, "over", number)?;
+    let target = file(&stage.root, "over", number)?;
     let sector = stage.below(TARGET_SECTORS);
     share(stage, &target, sector)
 }
 
 fn dedupe(stage: &mut Stage, number: u64) -> larder::Result<()> {
-    let target = stage.file(&stage.root, "dedupe", number)?;
+    let target = file(&stage.root, "dedupe", number)?;
     let (from, to) = (stage.below(SOURCE_SECTORS), 2 * (number % TARGET_SECTORS));
     target.write_at(&[from as u8; SECTOR as usize], to * SECTOR)?;
     let shared = target.dedupe_range(&stage.source, from * SECTOR, SECTOR, to * SECTOR)?;
@@ -122,33 +122,33 @@ fn clone_fragmented(stage: &mut Stage, number: u64) -> larder::Result<()> {
 }
 
 fn write_scattered(stage: &mut Stage, number: u64) -> larder::Result<()> {
-    let target = stage.file(&stage.root, "written", number)?;
+    let target = file(&stage.root, "written", number)?;
     let sector = 2 * stage.below(TARGET_SECTORS);
     target.write_at(&[1; 5000], sector * SECTOR)?;
-    if number % 64 == 0 { stage.root.filesystem().sync() } else { Ok(()) }
+    if number.is_multiple_of(64) { stage.root.filesystem().sync() } else { Ok(()) }
 }
 
 fn allocate_scattered(stage: &mut Stage, number: u64) -> larder::Result<()> {
-    let target = stage.file(&stage.other, "allocated", number)?;
+    let target = file(&stage.other, "allocated", number)?;
     target.allocate(2 * (number % TARGET_SECTORS) * SECTOR, SECTOR, AllocateMode::Grow)
 }
 
 fn punch(stage: &mut Stage, number: u64) -> larder::Result<()> {
-    let target = stage.file(&stage.root, "punched", number)?;
+    let target = file(&stage.root, "punched", number)?;
     target.clone_range(&stage.source, 0, 0, 0)?;
     let (from, sectors) = (stage.below(SOURCE_SECTORS), stage.below(40));
     target.punch_hole(from * SECTOR, (sectors + 1) * SECTOR)
 }
 
 fn truncate(stage: &mut Stage, number: u64) -> larder::Result<()> {
-    let target = stage.file(&stage.root, "truncated", number)?;
+    let target = file(&stage.root, "truncated", number)?;
     target.clone_range(&stage.source, 0, 0, 0)?;
     let len_bytes = stage.below(SOURCE_SECTORS * SECTOR);
     target.set_len(len_bytes)
 }
 
 fn set_attribute(stage: &mut Stage, number: u64) -> larder::Result<()> {
-    let target = stage.file(&stage.other, "attributes", number)?;
+    let target = file(&stage.other, "attributes", number)?;
     target.set_xattr(format!("user.{}", number % TARGET_SECTORS), &[9; 100], XattrMode::Any)
 }
 
@@ -172,12 +172,12 @@ fn grow_inline(stage: &mut Stage, number: u64) -> larder::Result<()> {
 
 /// The first change of a leaf after a snapshot adds a reference to everything in it.
 fn snapshot_and_change(stage: &mut Stage, number: u64) -> larder::Result<()> {
-    if number % 64 == 0 {
+    if number.is_multiple_of(64) {
         let name = format!("snapshot-{number}");
         stage.root.snapshot(name, SnapshotKind::Writable)?;
     }
     let (which, sector) = (stage.below(1 + number / 4), 2 * stage.below(TARGET_SECTORS));
-    let target = stage.file(&stage.root, "reflink", which)?;
+    let target = file(&stage.root, "reflink", which)?;
     share(stage, &target, sector)
 }
 
