@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::file::extent::{ExtentContent, MappedRange};
 use crate::file::handle::File;
 use crate::file::shown_extent::Extent;
+use crate::filesystem::sharing::{OwnReferences, SharingLookup};
 use crate::inode::handle::Inode;
 use crate::subvolume::handle::Subvolume;
 
@@ -141,23 +142,14 @@ impl File {
         else {
             return Ok(false);
         };
-        let places = match filesystem.places_of(disk.logical.0, true) {
-            // It was replaced meanwhile.
-            Err(Error::NotFound) => return Ok(false),
-            places => places?,
+        let own = OwnReferences {
+            subvolume: self.subvolume().id(),
+            inode: self.number(),
+            origin: Some(extent.start.0.wrapping_sub(disk.offset_bytes)),
         };
-        let mut origin = None;
-        for place in places {
-            if (place.subvolume, place.inode) != (self.subvolume().id(), self.number()) {
-                return Ok(true);
-            }
-            let here = self.extents_within(place.offset, place.offset + 1).next();
-            let here = here.transpose()?.and_then(|extent| origin_of(&extent));
-            if here.is_some() && *origin.get_or_insert(here) != here {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        let last_snapshot = self.subvolume().root_item().last_snapshot.get();
+        let is_own_leaf = disk.generation > last_snapshot;
+        SharingLookup::new(filesystem, own).is_shared(disk.logical.0, is_own_leaf)
     }
 }
 
@@ -203,16 +195,6 @@ impl Inode {
             waiting: Waiting::default(),
             parts: VecDeque::new(),
         }
-    }
-}
-
-/// Where in the file the whole extent on disk would begin; it wraps around.
-fn origin_of(extent: &MappedRange) -> Option<u64> {
-    match &extent.content {
-        ExtentContent::Data(disk) | ExtentContent::Preallocated(disk) => {
-            Some(extent.start.0.wrapping_sub(disk.offset_bytes))
-        }
-        _ => None,
     }
 }
 

@@ -3,9 +3,10 @@
 use std::iter;
 
 use crate::error::Result;
-use crate::file::extent::{DiskExtent, ExtentContent, MappedRange};
+use crate::file::extent::{ExtentContent, MappedRange};
 use crate::file::handle::File;
 use crate::file::shown_extent::Extent;
+use crate::filesystem::sharing::{OwnReferences, SharingLookup};
 
 /// An extent of a file that is no hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,29 +25,20 @@ impl UsedExtent {
         file: &File,
         offset: u64,
     ) -> Result<impl Iterator<Item = Result<Self>> + use<>> {
-        let file = file.clone();
+        let last_snapshot = file.subvolume().root_item().last_snapshot.get();
+        let own =
+            OwnReferences { subvolume: file.subvolume_id(), inode: file.number(), origin: None };
+        let mut sharing = SharingLookup::new(file.subvolume().filesystem(), own);
         let mut ranges = file.mapped_from(offset)?;
-        // Parts of one extent often follow each other.
-        let mut known: Option<(DiskExtent, bool)> = None;
         Ok(iter::from_fn(move || {
             let mut used = |range: &MappedRange| {
-                let disk = match &range.content {
-                    ExtentContent::Preallocated(disk) | ExtentContent::Data(disk) => Some(disk),
-                    _ => None,
-                };
-                let is_shared = match (disk, known) {
-                    (None, _) => false,
-                    (Some(disk), Some((before, is_shared)))
-                        if (before.logical, before.generation)
-                            == (disk.logical, disk.generation) =>
-                    {
-                        is_shared
+                let is_shared = match &range.content {
+                    ExtentContent::Preallocated(disk) | ExtentContent::Data(disk) => {
+                        // The leaf of a newer item is newer than the last snapshot too, so no other
+                        // subvolume has it.
+                        sharing.is_shared(disk.logical.0, disk.generation > last_snapshot)?
                     }
-                    (Some(disk), _) => {
-                        let is_shared = is_shared(&file, disk)?;
-                        known = Some((*disk, is_shared));
-                        is_shared
-                    }
+                    _ => false,
                 };
                 Ok(Self { extent: Extent::from(range), is_shared })
             };
@@ -57,12 +49,4 @@ impl UsedExtent {
             Some(range.and_then(|range| used(&range)))
         }))
     }
-}
-
-/// Whether another file than `file`, in this subvolume or another, uses the extent.
-fn is_shared(file: &File, disk: &DiskExtent) -> Result<bool> {
-    // The leaf of the item is newer than the last snapshot, so no other subvolume has it.
-    let is_own_leaf = disk.generation > file.subvolume().root_item().last_snapshot.get();
-    let own = (file.subvolume_id(), file.number());
-    file.subvolume().filesystem().is_shared(disk.logical.0, own, is_own_leaf)
 }

@@ -10,6 +10,7 @@ pub(crate) mod options;
 pub(crate) mod quota;
 pub(crate) mod resolve;
 pub(crate) mod settings;
+pub(crate) mod sharing;
 pub(crate) mod space;
 pub(crate) mod spaces;
 pub(crate) mod stats;

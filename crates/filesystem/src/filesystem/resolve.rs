@@ -1,10 +1,12 @@
 //! From trees and addresses to files: items of any tree, and the files that refer to data.
 
 use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
+use std::ops::{ControlFlow, RangeInclusive};
 
 use larder_btree::{Problem, Readahead, TreeError};
-use larder_format::item::{BackRef, Extent as ExtentRecord, FileExtent};
+use larder_format::item::{
+    BackRef, Extent as ExtentRecord, FileExtent, MAX_COMPRESSED_EXTENT_BYTES,
+};
 use larder_format::objectid::{self, is_subvolume};
 use larder_format::{FormatError, ItemType, Key, Logical, Node};
 use larder_volume::BlockExpectation;
@@ -27,17 +29,26 @@ pub struct FilePlace {
 
 /// File extents of one inode that may refer to an extent: those that begin in a range of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate {
-    inode: u64,
+pub(super) struct Candidate {
+    pub(super) inode: u64,
     first: u64,
     last: u64,
 }
 
 /// The data extent that is searched for.
-struct SoughtExtent {
-    start: u64,
+pub(super) struct SoughtExtent {
+    pub(super) start: u64,
     /// The offset in it; `None` for any part of it.
-    at: Option<u64>,
+    pub(super) at: Option<u64>,
+}
+
+/// A data extent in the extent tree.
+pub(super) struct FoundExtent {
+    /// Its address.
+    pub(super) start: u64,
+    len_bytes: u64,
+    /// The references in its item. Others may have keys of their own.
+    inline: Vec<BackRef>,
 }
 
 impl Filesystem {
@@ -68,21 +79,22 @@ impl Filesystem {
         if self.try_writer().is_some() {
             self.sync()?;
         }
-        let (start, refs) = self.data_extent(Logical(logical))?;
-        let at = (!of_whole_extent).then(|| logical - start);
-        let wanted = SoughtExtent { start, at };
+        let extent = self.data_extent(Logical(logical))?;
+        let at = (!of_whole_extent).then(|| logical - extent.start);
+        let wanted = SoughtExtent { start: extent.start, at };
         let mut candidates = BTreeSet::new();
-        for back_ref in refs {
+        let _: ControlFlow<()> = self.each_reference(&extent, |back_ref| {
             match back_ref {
                 BackRef::Data { objectid, offset, .. } => {
-                    candidates.insert(Candidate::near(objectid, offset));
+                    candidates.insert(extent.near(objectid, offset));
                 }
                 BackRef::SharedData { parent, .. } => {
                     candidates.extend(self.candidates_in(Logical(parent), &wanted)?);
                 }
                 _ => {}
             }
-        }
+            Ok(ControlFlow::Continue(()))
+        })?;
         let mut places = BTreeSet::new();
         for info in self.subvolumes() {
             let info = info?;
@@ -91,76 +103,18 @@ impl Filesystem {
             }
             let subvolume = self.subvolume_by_id(info.id)?;
             for candidate in &candidates {
-                places.extend(places_in(&subvolume, *candidate, &wanted)?);
+                for place in own_extents(&subvolume, *candidate, &wanted) {
+                    let (offset, _) = place?;
+                    let (subvolume, inode) = (subvolume.id(), candidate.inode);
+                    places.insert(FilePlace { subvolume, inode, offset });
+                }
             }
         }
         Ok(places.into_iter().collect())
     }
 
-    /// Whether anything except the inode `own`, a subvolume and the number in it, refers to the data
-    /// extent at `logical`, as of the last commit. With `is_own_leaf` no other subvolume has the
-    /// leaf with the reference of `own`.
-    pub(crate) fn is_shared(
-        &self,
-        logical: u64,
-        own: (u64, u64),
-        is_own_leaf: bool,
-    ) -> Result<bool> {
-        let (start, refs) = match self.data_extent(Logical(logical)) {
-            // It is newer.
-            Err(Error::NotFound) => return Ok(false),
-            found => found?,
-        };
-        let is_own = |back_ref: &BackRef| match back_ref {
-            BackRef::Data { root, objectid, .. } => (*root, *objectid) == own,
-            _ => false,
-        };
-        if is_own_leaf && refs.iter().all(is_own) {
-            return Ok(false);
-        }
-        let wanted = SoughtExtent { start, at: None };
-        let mut candidates = BTreeSet::new();
-        let mut likely = BTreeSet::new();
-        for back_ref in refs {
-            match back_ref {
-                BackRef::Data { root, objectid, offset, .. } => {
-                    candidates.insert(Candidate::near(objectid, offset));
-                    likely.extend(Some(root).filter(|root| is_subvolume(*root)));
-                }
-                BackRef::SharedData { parent, .. } => {
-                    candidates.extend(self.candidates_in(Logical(parent), &wanted)?);
-                }
-                _ => {}
-            }
-        }
-        let refers = |id: u64| -> Result<bool> {
-            let subvolume = match self.subvolume_by_id(id) {
-                Err(error) if error.kind() == crate::ErrorKind::NotFound => return Ok(false),
-                found => found?,
-            };
-            for candidate in candidates.iter().filter(|found| (id, found.inode) != own) {
-                if !places_in(&subvolume, *candidate, &wanted)?.is_empty() {
-                    return Ok(true);
-                }
-            }
-            Ok(false)
-        };
-        for id in &likely {
-            if refers(*id)? {
-                return Ok(true);
-            }
-        }
-        for info in self.subvolumes() {
-            let info = info?;
-            if !info.is_being_deleted && !likely.contains(&info.id) && refers(info.id)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// The data extent that contains `logical`: its address, and its references.
-    fn data_extent(&self, logical: Logical) -> Result<(u64, Vec<BackRef>)> {
+    /// The data extent that contains `logical`.
+    pub(super) fn data_extent(&self, logical: Logical) -> Result<FoundExtent> {
         let tree = self.tree(objectid::EXTENT_TREE)?;
         let mut cursor = tree.cursor(Readahead::None);
         cursor.seek_last(Key::new(logical.0, ItemType::METADATA_ITEM, u64::MAX))?;
@@ -177,24 +131,46 @@ impl Filesystem {
         if record.is_tree_block() {
             return Err(Error::Invalid("there is a tree block"));
         }
-        let mut refs = Vec::new();
+        let mut inline = Vec::new();
         for back_ref in record.back_refs() {
-            refs.push(back_ref.map_err(|problem| bad(key, problem))?.back_ref);
+            inline.push(back_ref.map_err(|problem| bad(key, problem))?.back_ref);
         }
-        let keyed = |item_type, offset| Key::new(key.objectid, item_type, offset);
+        Ok(FoundExtent { start: key.objectid, len_bytes: key.offset, inline })
+    }
+
+    /// Visits the references to an extent, until `visit` ends that.
+    pub(super) fn each_reference(
+        &self,
+        extent: &FoundExtent,
+        mut visit: impl FnMut(BackRef) -> Result<ControlFlow<()>>,
+    ) -> Result<ControlFlow<()>> {
+        for back_ref in &extent.inline {
+            if visit(*back_ref)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        let tree = self.tree(objectid::EXTENT_TREE)?;
+        let keyed = |item_type, offset| Key::new(extent.start, item_type, offset);
         let range =
             keyed(ItemType::EXTENT_DATA_REF, 0)..=keyed(ItemType::SHARED_DATA_REF, u64::MAX);
         let mut items = tree.range(range, Readahead::None);
         while let Some((key, bytes)) = items.next_item()? {
             if matches!(key.item_type, ItemType::EXTENT_DATA_REF | ItemType::SHARED_DATA_REF) {
-                refs.push(BackRef::parse_keyed(key, bytes).map_err(|problem| bad(key, problem))?);
+                let bad = |problem| Error::item(objectid::EXTENT_TREE, key, problem);
+                if visit(BackRef::parse_keyed(key, bytes).map_err(bad)?)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
             }
         }
-        Ok((key.objectid, refs))
+        Ok(ControlFlow::Continue(()))
     }
 
     /// The file extents in the leaf at `leaf` that refer to the extent.
-    fn candidates_in(&self, leaf: Logical, wanted: &SoughtExtent) -> Result<Vec<Candidate>> {
+    pub(super) fn candidates_in(
+        &self,
+        leaf: Logical,
+        wanted: &SoughtExtent,
+    ) -> Result<Vec<Candidate>> {
         let mut bytes = vec![0; self.volume().nodesize() as usize];
         let expectation = BlockExpectation { level: Some(0), ..BlockExpectation::default() };
         let unreadable = |error| TreeError {
@@ -213,7 +189,7 @@ impl Filesystem {
         for slot in 0..node.nritems() {
             let key = node.key(slot);
             if key.item_type == ItemType::EXTENT_DATA
-                && wanted.offset_in(key, node.item_data(slot)).map_err(bad)?.is_some()
+                && wanted.places_in(key, node.item_data(slot)).map_err(bad)?.is_some()
             {
                 let (inode, offset) = (key.objectid, key.offset);
                 candidates.push(Candidate { inode, first: offset, last: offset });
@@ -223,40 +199,48 @@ impl Filesystem {
     }
 }
 
-/// The places in files of this subvolume that refer to the data, for one candidate.
-fn places_in(
-    subvolume: &Subvolume,
+/// The file extents of this subvolume that refer to the data, for one candidate: the offset of the
+/// data in the file, and the offset at which the whole extent would begin, which wraps around.
+pub(super) fn own_extents<'a>(
+    subvolume: &'a Subvolume,
     candidate: Candidate,
-    wanted: &SoughtExtent,
-) -> Result<Vec<FilePlace>> {
+    wanted: &'a SoughtExtent,
+) -> impl Iterator<Item = Result<(u64, u64)>> + 'a {
     let key = |offset| Key::new(candidate.inode, ItemType::EXTENT_DATA, offset);
     let range = key(candidate.first)..=key(candidate.last);
     let mut items = subvolume.view().range(range, Readahead::Forward);
-    let mut places = Vec::new();
-    while let Some((key, bytes)) = items.next_item()? {
-        let offset =
-            wanted.offset_in(key, bytes).map_err(|problem| subvolume.bad_item(key, problem))?;
-        if let Some(offset) = offset {
-            places.push(FilePlace { subvolume: subvolume.id(), inode: key.objectid, offset });
+    std::iter::from_fn(move || {
+        loop {
+            let (key, bytes) = match items.next_item() {
+                Err(error) => return Some(Err(error.into())),
+                Ok(item) => item?,
+            };
+            match wanted.places_in(key, bytes) {
+                Err(problem) => return Some(Err(subvolume.bad_item(key, problem))),
+                Ok(Some(places)) => return Some(Ok(places)),
+                Ok(None) => {}
+            }
         }
-    }
-    Ok(places)
+    })
 }
 
-impl Candidate {
-    /// Those whose offset in the file minus that in the extent is `offset`, which wraps around.
-    fn near(inode: u64, offset: u64) -> Self {
-        let last = offset.checked_add(larder_format::item::MAX_EXTENT_BYTES);
-        match last {
-            Some(last) => Self { inode, first: offset, last },
-            None => Self { inode, first: 0, last: larder_format::item::MAX_EXTENT_BYTES },
+impl FoundExtent {
+    /// File extents whose offset in the file minus that in the extent is `origin`, which wraps
+    /// around.
+    pub(super) fn near(&self, inode: u64, origin: u64) -> Candidate {
+        // The data of a compressed extent may be longer.
+        let len_bytes = self.len_bytes.max(MAX_COMPRESSED_EXTENT_BYTES);
+        match origin.checked_add(len_bytes) {
+            Some(last) => Candidate { inode, first: origin, last },
+            None => Candidate { inode, first: 0, last: origin.wrapping_add(len_bytes) },
         }
     }
 }
 
 impl SoughtExtent {
-    /// The offset in the file of the data that is searched for, if a file extent has it.
-    fn offset_in(&self, key: Key, bytes: &[u8]) -> Result<Option<u64>, FormatError> {
+    /// The offset in the file of the data that is searched for, if a file extent has it, and the one
+    /// at which the whole extent would begin.
+    fn places_in(&self, key: Key, bytes: &[u8]) -> Result<Option<(u64, u64)>, FormatError> {
         let FileExtent::Regular { header, extent, .. } = FileExtent::parse(bytes)? else {
             return Ok(None);
         };
@@ -264,13 +248,15 @@ impl SoughtExtent {
             return Ok(None);
         }
         let (first, len) = (extent.offset.get(), extent.num_bytes.get());
+        let origin = key.offset.wrapping_sub(first);
         match self.at {
             // The bytes of compressed data have no addresses of their own.
             Some(at) if header.compression == 0 => {
                 let behind = at.checked_sub(first).filter(|behind| *behind < len);
-                Ok(behind.and_then(|behind| key.offset.checked_add(behind)))
+                let offset = behind.and_then(|behind| key.offset.checked_add(behind));
+                Ok(offset.map(|offset| (offset, origin)))
             }
-            _ => Ok(Some(key.offset)),
+            _ => Ok(Some((key.offset, origin))),
         }
     }
 }

@@ -11,6 +11,7 @@ mod model;
 mod objects;
 mod operations;
 mod power_cuts;
+mod sharing;
 #[path = "../support/synced.rs"]
 mod synced;
 #[path = "../support/view.rs"]
