@@ -149,6 +149,11 @@ impl Writer {
         has_deleted || !self.dirty.is_empty() || !self.delayed.is_empty()
     }
 
+    /// Whether anything was changed since the last commit.
+    pub(crate) fn has_changes(&self) -> bool {
+        self.manager.has_changes() || !self.dirty.is_empty() || !self.delayed.is_empty()
+    }
+
     pub(crate) fn inodes(&self) -> &InodeTable {
         &self.inodes
     }

@@ -106,6 +106,16 @@ impl Filesystem {
         Ok(())
     }
 
+    /// Makes all changes durable, by a commit, and drops this handle. Other handles, such as open
+    /// files, still work; changes that they make later need a commit of their own. Dropping a handle
+    /// without this commits nothing.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync). Keep a clone to try again.
+    pub fn close(self) -> Result<()> {
+        self.sync()
+    }
+
     /// Inserts queued items into the trees, for readers that do not look at live inodes. Does
     /// nothing in a file system that is open for reading.
     pub(crate) fn flush_delayed(&self) -> Result<()> {

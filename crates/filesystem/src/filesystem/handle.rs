@@ -18,11 +18,15 @@ use crate::core::live_subvolume::LiveSubvolume;
 use crate::core::shared::Core;
 use crate::core::writer::Writer;
 use crate::error::{Error, Result};
+use crate::filesystem::last_handle::LastHandle;
 use crate::filesystem::stats::Stats;
 use crate::subvolume::handle::{Subvolume, SubvolumeState};
 
 /// A file system: in the state of its last commit or, open for writing, in the current state.
 /// Cloning is cheap, and all threads may use it.
+///
+/// [Close](Self::close) one that was changed: dropping the last handle makes nothing durable, and
+/// says so where changes are lost.
 #[derive(Clone)]
 pub struct Filesystem {
     core: Arc<Core>,
@@ -31,6 +35,8 @@ pub struct Filesystem {
     /// In the handles that callers have, not in those that a commit makes for itself: the thread
     /// ends with the last of them.
     background: Option<Arc<BackgroundCommits>>,
+    /// In the same handles. Dropped after the thread has ended.
+    _last: Option<Arc<LastHandle>>,
 }
 
 impl Filesystem {
@@ -222,9 +228,11 @@ impl Filesystem {
         self.core.writer()
     }
 
-    /// Commits in the background as long as a caller has a handle.
-    pub(crate) fn committing(self, background: BackgroundCommits) -> Self {
-        Self { background: Some(Arc::new(background)), ..self }
+    /// The first handle of a caller, of which all others are clones. It commits in the background as
+    /// long as there is any.
+    pub(crate) fn for_caller(self, background: Option<BackgroundCommits>) -> Self {
+        let last = self.try_writer().map(|_| Arc::new(LastHandle::new(&self.core)));
+        Self { background: background.map(Arc::new), _last: last, ..self }
     }
 
     /// Changes the interval of commits in the background, if there are any, and restarts it.
@@ -245,7 +253,7 @@ impl Filesystem {
 
 impl From<Arc<Core>> for Filesystem {
     fn from(core: Arc<Core>) -> Self {
-        Self { core, subvolumes: Arc::default(), background: None }
+        Self { core, subvolumes: Arc::default(), background: None, _last: None }
     }
 }
 

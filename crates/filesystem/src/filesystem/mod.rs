@@ -5,6 +5,7 @@ pub(crate) mod commit;
 pub(crate) mod handle;
 pub(crate) mod health;
 pub(crate) mod kept_state;
+pub(crate) mod last_handle;
 pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod quota;

@@ -18,8 +18,8 @@ use crate::log::replay;
 impl WriteOptions<'_> {
     /// Opens the file system on `volume`, which is open for writing, for reading and writing.
     ///
-    /// Changes are durable after [`sync`](Filesystem::sync). If the last handle is dropped without it,
-    /// the last commit counts. Logs that a crash left are replayed first, and interrupted deletions
+    /// Changes are durable after [`close`](Filesystem::close) or [`sync`](Filesystem::sync). If the
+    /// last handle is dropped without either, the last commit counts, and a message says so. Logs that a crash left are replayed first, and interrupted deletions
     /// are completed.
     ///
     /// # Errors
@@ -39,20 +39,16 @@ impl WriteOptions<'_> {
         manager.set_hook(Arc::new(Hook::new(&core)));
         let filesystem = Filesystem::from(core);
         resume_deletions(&filesystem)?;
-        Ok(match commit_interval {
-            Some(interval) => {
-                let core = Arc::downgrade(filesystem.core());
-                // The thread that drops the last handle of an inode without a name need not delete
-                // it.
-                let tidy = move || {
-                    if let Some(core) = core.upgrade() {
-                        delete_unlinked(&core);
-                    }
-                };
-                let commits = BackgroundCommits::start(manager, interval, commit_bytes, tidy);
-                filesystem.committing(commits)
-            }
-            None => filesystem,
-        })
+        let background = commit_interval.map(|interval| {
+            let core = Arc::downgrade(filesystem.core());
+            // The thread that drops the last handle of an inode without a name need not delete it.
+            let tidy = move || {
+                if let Some(core) = core.upgrade() {
+                    delete_unlinked(&core);
+                }
+            };
+            BackgroundCommits::start(manager, interval, commit_bytes, tidy)
+        });
+        Ok(filesystem.for_caller(background))
     }
 }

@@ -3,6 +3,7 @@
 
 mod directory;
 mod file;
+mod filesystem;
 mod inode;
 mod log;
 mod subvolume;

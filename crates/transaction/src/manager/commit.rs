@@ -101,15 +101,20 @@ impl TransactionManager {
         Ok(())
     }
 
+    /// Whether trees or the superblock were changed since the last commit.
+    pub fn has_changes(&self) -> bool {
+        self.tree_space.is_changed.load(Relaxed)
+            || self.trees.lock_roots().is_dirty()
+            || self.superblock.is_dirty()
+    }
+
     /// Ends the running generation. `None` if nothing has changed in it.
     fn freeze(&self, exclusive: &Exclusive<'_>) -> Result<Option<Frozen>> {
-        let is_changed = self.tree_space.is_changed.swap(false, Relaxed)
-            || self.trees.lock_roots().is_dirty()
-            || self.superblock.take_dirty()
-            || self.bookkeeping.device_stats.is_dirty();
+        let is_changed = self.has_changes() || self.bookkeeping.device_stats.is_dirty();
         if !is_changed {
             return Ok(None);
         }
+        self.superblock.clear_dirty();
         let generation = self.generation();
         self.trees.renew_root_tree()?;
         self.write_quotas(generation)?;

@@ -42,9 +42,9 @@ impl NextSuperblock {
         self.is_dirty.load(Acquire)
     }
 
-    /// As [`is_dirty`](Self::is_dirty), and the changes count as committed.
-    pub(super) fn take_dirty(&self) -> bool {
-        self.is_dirty.swap(false, Relaxed)
+    /// Notes that the commit in progress has all changes so far.
+    pub(super) fn clear_dirty(&self) {
+        self.is_dirty.store(false, Relaxed);
     }
 
     /// The superblock of the commit that `committed` describes.
