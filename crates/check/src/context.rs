@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use larder_format::feature::IncompatFlags;
+use larder_format::superblock::{SUPER_FLAG_METADUMP, SUPER_FLAG_METADUMP_V2};
 use larder_format::{ChecksumType, Key, Logical, Superblock, tree_check};
 use larder_volume::{ChunkMap, Volume};
 
@@ -102,6 +103,11 @@ impl<'a> Context<'a> {
     /// Whether an inode is listed for deletion.
     pub(crate) fn is_orphan(&self, tree: u64, ino: u64) -> bool {
         self.orphans.get().is_some_and(|orphans| orphans.contains(tree, ino))
+    }
+
+    /// Whether it was restored from a dump of its metadata: data may be zeros.
+    pub(crate) fn is_metadata_dump(&self) -> bool {
+        self.superblock.flags.get() & (SUPER_FLAG_METADUMP | SUPER_FLAG_METADUMP_V2) != 0
     }
 
     /// Whether one chunk holds the whole of a range.

@@ -19,7 +19,9 @@
 //! # Invariants
 //! * Uses no code that writes or caches trees: the check is the second opinion on that code.
 //! * Sound file systems have no findings. Neither have those that a power cut leaves: superblock
-//!   copies of two commits, a log, inodes and subvolumes that are partly deleted. A device whose
+//!   copies of two commits, a log with data that only it names, inodes and subvolumes that are partly
+//!   deleted, a relocation that was interrupted. Neither have metadata dumps, and those that tools
+//!   leave without some copies of the superblock. A device whose
 //!   superblocks are all one commit old is a finding only if it lacks a tree block of the last
 //!   commit; otherwise the report says that its data without checksums was not judged.
 //! * It finds what the kernel refuses to read: each block must pass the kernel's rules, too.

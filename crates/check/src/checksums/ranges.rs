@@ -72,21 +72,38 @@ impl ChecksumRanges {
         })
     }
 
-    /// Reports checksums of addresses that are not data.
-    pub(crate) fn check_allocated(&self, context: &Context<'_>, extents: &ExtentTable) {
+    /// Reports checksums of addresses that are not data: neither that of the last commit, nor that
+    /// of the extents in `logged`, which are in order.
+    pub(crate) fn check_allocated(
+        &self,
+        context: &Context<'_>,
+        extents: &ExtentTable,
+        logged: &[(u64, u64)],
+    ) {
         if !extents.is_whole {
             return;
         }
         for Covered { start, end, .. } in &self.ranges {
             let mut at = *start;
             let data = extents.within(*start, *end).iter().filter(|extent| extent.is_data());
-            for extent in data {
-                report_dangling(context, at, extent.start);
-                at = at.max(extent.end());
+            let ends = data.map(|extent| (extent.start, extent.end())).chain([(*end, *end)]);
+            for (data_start, data_end) in ends {
+                report_unless_logged(context, at, data_start, logged);
+                at = at.max(data_end);
             }
-            report_dangling(context, at, *end);
         }
     }
+}
+
+/// Reports checksums of a range without extents, except those of extents that a log will allocate.
+fn report_unless_logged(context: &Context<'_>, start: u64, end: u64, logged: &[(u64, u64)]) {
+    let mut at = start;
+    let first = logged.partition_point(|extent| extent.1 <= start);
+    for (logged_start, logged_end) in logged[first..].iter().take_while(|extent| extent.0 < end) {
+        report_dangling(context, at, *logged_start);
+        at = at.max(*logged_end);
+    }
+    report_dangling(context, at, end);
 }
 
 fn report_dangling(context: &Context<'_>, start: u64, end: u64) {

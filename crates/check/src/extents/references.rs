@@ -153,9 +153,17 @@ pub(crate) fn add_tree_blocks(
             record.debit(fingerprint(context, &back_ref));
         }
     });
-    if roots.is_whole && extents.is_whole && is_every_block_known(forest) {
+    if roots.is_whole && extents.is_whole && is_every_block_known(forest) && !is_relocating(forest)
+    {
         check_owners(context, extents, forest, roots);
     }
+}
+
+/// Whether a crash has interrupted a relocation. It moves the blocks of a tree, which then refers to
+/// the moved ones: until it has gone through the trees that share them, these have blocks that their
+/// owner has left.
+fn is_relocating(forest: &Forest) -> bool {
+    forest.roots().iter().any(|root| root.tree == objectid::TREE_RELOC)
 }
 
 /// Checks that the tree that owns a block refers to it, unless the block is marked as one that its

@@ -22,7 +22,10 @@ impl ItemView<'_, '_, '_> {
                 let range = self.regular_extent(header, extent, preallocated)?;
                 match extent.disk_bytenr() {
                     Some(_) if preallocated => self.note_checksums_of_room(extent),
-                    Some(_) => self.count_checksums(header, extent),
+                    Some(_) => {
+                        self.count_compressed(header, extent);
+                        self.count_checksums(header, extent);
+                    }
                     None => {}
                 }
                 range
@@ -157,6 +160,15 @@ impl ItemView<'_, '_, '_> {
         {
             let location = Location::tree(self.item.tree).at(self.item.leaf).key(self.item.key);
             extents.note_checksums_of_room(extent.disk_bytenr.get(), location, bytes);
+        }
+    }
+
+    /// Counts what is stored of a compressed extent.
+    fn count_compressed(&mut self, header: &FileExtentHeader, extent: &RegularExtent) {
+        if header.compression != 0 {
+            let (fragment, _) = self.fragment();
+            fragment.compressed_bytes =
+                fragment.compressed_bytes.wrapping_add(extent.disk_num_bytes.get());
         }
     }
 

@@ -69,6 +69,8 @@ pub(crate) struct Fragment {
     /// Bytes of written extents with and without checksums.
     pub(crate) bytes_with_csum: u64,
     pub(crate) bytes_without_csum: u64,
+    /// Bytes of compressed extents.
+    pub(crate) compressed_bytes: u64,
 }
 
 /// The range of a file that an extent covers.
@@ -98,6 +100,7 @@ impl Fragment {
             covered_bytes: 0,
             bytes_with_csum: 0,
             bytes_without_csum: 0,
+            compressed_bytes: 0,
         }
     }
 
@@ -148,6 +151,7 @@ impl Fragment {
         self.covered_bytes = self.covered_bytes.wrapping_add(next.covered_bytes);
         self.bytes_with_csum = self.bytes_with_csum.wrapping_add(next.bytes_with_csum);
         self.bytes_without_csum = self.bytes_without_csum.wrapping_add(next.bytes_without_csum);
+        self.compressed_bytes = self.compressed_bytes.wrapping_add(next.compressed_bytes);
         if let Some(extents) = &next.extents {
             self.join_extents(context, tree, extents);
         }
@@ -187,7 +191,9 @@ impl Fragment {
             context.find(Kind::InodeBytes, location, message);
         }
         if file_type == FileType::Directory {
-            self.close_directory(context, location, inode);
+            if !is_going {
+                self.close_directory(context, location, inode);
+            }
         } else if self.entries > 0 {
             let message = format_args!("it has directory entries and is no directory");
             context.find(Kind::WrongInodeType, location, message);
@@ -277,6 +283,13 @@ impl Fragment {
             if self.bytes_with_csum > 0 {
                 let message = format_args!("{} of its bytes have checksums", self.bytes_with_csum);
                 context.find(Kind::ChecksumUnexpected, location, message);
+            }
+            if self.compressed_bytes > 0 {
+                let message = format_args!(
+                    "{} bytes of its extents are compressed, and it has no checksums",
+                    self.compressed_bytes
+                );
+                context.find(Kind::ChecksumMissing, location, message);
             }
         } else if self.bytes_without_csum > 0 {
             let message =

@@ -35,6 +35,10 @@ pub(crate) fn check(context: &Context<'_>, item: &Item<'_>, inode: &InodeItem) {
     if unknown != 0 {
         find(format_args!("it has unknown flags {unknown:#x}"));
     }
+    let immutable = inode.flags().intersection(InodeFlags::IMMUTABLE | InodeFlags::APPEND);
+    if file_type == Some(FileType::Symlink) && !immutable.is_empty() {
+        find(format_args!("a symbolic link with the flags {immutable:?}"));
+    }
     if file_type == Some(FileType::Directory) && inode.nlink.get() > 1 {
         find(format_args!("a directory with {} links", inode.nlink));
     }

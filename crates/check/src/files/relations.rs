@@ -3,7 +3,9 @@
 //!
 //! Reads the tree a second time and keeps its relations: about 50 bytes for each name.
 
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 
 use larder_format::item::{DirEntries, FileType, InodeExtrefs, InodeItem, InodeRefs};
 use larder_format::{ItemType, objectid, read_exact_item};
@@ -30,10 +32,18 @@ struct Relations {
     subvolumes: Vec<(u64, u64, u64)>,
     inodes: HashMap<u64, (FileType, u32)>,
     orphans: BTreeSet<u64>,
+    has_findings: Cell<bool>,
 }
 
-/// Reports the broken relations of a tree.
-pub(super) fn explain(context: &Context<'_>, forest: &Forest, root: &TreeRoot, roots: &RootTree) {
+/// Reports the broken relations of a tree. Returns whether there are any.
+///
+/// A directory that is being deleted may have entries: they and what they lead to go in any order.
+pub(super) fn explain(
+    context: &Context<'_>,
+    forest: &Forest,
+    root: &TreeRoot,
+    roots: &RootTree,
+) -> bool {
     let mut relations = Relations::default();
     for_each_item_again(context, forest, root, |item| relations.add(context, &item));
     relations.entries.sort_unstable_by_key(|entry| entry.0);
@@ -43,6 +53,7 @@ pub(super) fn explain(context: &Context<'_>, forest: &Forest, root: &TreeRoot, r
     relations.report_references(context, location);
     relations.report_orphans(context, location);
     relations.report_subvolumes(context, root, roots);
+    relations.has_findings.get()
 }
 
 impl Relations {
@@ -86,25 +97,45 @@ impl Relations {
         }
     }
 
+    fn find(
+        &self,
+        context: &Context<'_>,
+        kind: Kind,
+        location: Location,
+        message: fmt::Arguments<'_>,
+    ) {
+        self.has_findings.set(true);
+        context.find(kind, location, message);
+    }
+
+    /// Whether an inode is being deleted.
+    fn is_going(&self, ino: u64) -> bool {
+        let has_names = self.inodes.get(&ino).is_some_and(|(_, nlink)| *nlink > 0);
+        !has_names && self.orphans.contains(&ino)
+    }
+
     fn report_entries(&self, context: &Context<'_>, location: Location) {
         for (name, file_type) in &self.entries {
             let Name { directory, index, target, .. } = name;
             let location = location.inode(*directory);
+            if self.is_going(*directory) {
+                continue;
+            }
             let Some((real_type, _)) = self.inodes.get(target) else {
                 let message = format_args!("its entry {index} leads to {target}, which is none");
-                context.find(Kind::EntryDangling, location, message);
+                self.find(context, Kind::EntryDangling, location, message);
                 continue;
             };
             if real_type != file_type {
                 let message = format_args!(
                     "its entry {index} says that {target} is {file_type:?}, it is {real_type:?}"
                 );
-                context.find(Kind::EntryType, location, message);
+                self.find(context, Kind::EntryType, location, message);
             }
             if self.references.binary_search(name).is_err() {
                 let message =
                     format_args!("inode {target} does not know that entry {index} names it");
-                context.find(Kind::EntryWithoutReference, location, message);
+                self.find(context, Kind::EntryWithoutReference, location, message);
             }
         }
     }
@@ -114,7 +145,7 @@ impl Relations {
             if self.entries.binary_search_by_key(name, |entry| entry.0).is_err() {
                 let Name { directory, index, target, .. } = name;
                 let message = format_args!("directory {directory} has no such entry {index}");
-                context.find(Kind::ReferenceWithoutEntry, location.inode(*target), message);
+                self.find(context, Kind::ReferenceWithoutEntry, location.inode(*target), message);
             }
         }
     }
@@ -123,7 +154,7 @@ impl Relations {
         for (ino, (_, nlink)) in &self.inodes {
             if *nlink == 0 && !self.orphans.contains(ino) {
                 let message = format_args!("it has no names and no orphan item");
-                context.find(Kind::OrphanMissing, location.inode(*ino), message);
+                self.find(context, Kind::OrphanMissing, location.inode(*ino), message);
             }
         }
     }
@@ -144,7 +175,7 @@ impl Relations {
                 let (directory, index, child) = entry;
                 let message = format_args!("its entry {index} leads to subvolume {child}");
                 let location = Location::tree(root.tree).inode(*directory);
-                context.find(Kind::EntryDangling, location, message);
+                self.find(context, Kind::EntryDangling, location, message);
             }
         }
     }

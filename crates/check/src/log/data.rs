@@ -37,7 +37,7 @@ pub(crate) fn check(
         }
         logged.add(context, contents);
     }
-    check_overlaps(context, forest, new);
+    logged.new_extents = check_overlaps(context, forest, new);
     logged
 }
 
@@ -45,6 +45,8 @@ pub(crate) fn check(
 #[derive(Debug, Default)]
 pub(crate) struct LoggedData {
     pub(crate) pieces: Vec<Piece>,
+    /// Data extents that the last commit does not know, in order.
+    pub(crate) new_extents: Vec<Range>,
 }
 
 impl LoggedData {
@@ -219,7 +221,8 @@ impl Contents {
 }
 
 /// Checks that the extents that logs will allocate overlap neither each other nor blocks of logs.
-fn check_overlaps(context: &Context<'_>, forest: &Forest, mut new: Vec<NewExtent>) {
+/// Returns them in order.
+fn check_overlaps(context: &Context<'_>, forest: &Forest, mut new: Vec<NewExtent>) -> Vec<Range> {
     new.sort_unstable();
     new.dedup_by_key(|extent| extent.range);
     for pair in new.windows(2).filter(|pair| pair[0].range.1 > pair[1].range.0) {
@@ -241,4 +244,5 @@ fn check_overlaps(context: &Context<'_>, forest: &Forest, mut new: Vec<NewExtent
             context.find(Kind::LogBlock, location, message);
         }
     }
+    new.into_iter().map(|extent| extent.range).collect()
 }

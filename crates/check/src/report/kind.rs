@@ -177,7 +177,7 @@ kinds! {
     // Checksums.
     ChecksumItem "checksum-item" Error Recompute "A checksum item is invalid.";
     ChecksumOverlap "checksum-overlap" Error Drop "Checksum items overlap.";
-    ChecksumMissing "checksum-missing" Error Recompute "Data of a file with checksums has none.";
+    ChecksumMissing "checksum-missing" Error Recompute "Data of a file with checksums, or compressed data, has none.";
     ChecksumUnexpected "checksum-unexpected" Warning Drop "Data of a file without checksums has some.";
     ChecksumDangling "checksum-dangling" Error Drop "Checksums exist for space that is not allocated as data.";
     DataChecksum "data-checksum" Error Impossible "Data does not match its checksum in any copy.";

@@ -12,6 +12,11 @@ use crate::context::Context;
 use crate::extents::ExtentTable;
 use crate::report::{Kind, Location};
 
+const MIB: u64 = 1 << 20;
+/// The block groups that mkfs.btrfs begins with, for which it leaves entries: where they start, and
+/// their lengths.
+const INITIAL_GROUPS: [(u64, u64); 3] = [(MIB, 4 * MIB), (5 * MIB, 8 * MIB), (13 * MIB, 8 * MIB)];
+
 /// The parts that the free space tree is compared with.
 #[derive(Clone, Copy)]
 pub(crate) struct Space<'a> {
@@ -78,7 +83,8 @@ impl Reader<'_, '_> {
         let group = self.space.groups.get(start).filter(|group| group.len_bytes == len_bytes);
         let Some(group) = group else {
             let range = (start, start.saturating_add(len_bytes));
-            if self.is_in_front_of_chunks(range) && info.extent_count.get() == 1 {
+            let is_initial = INITIAL_GROUPS.contains(&(start, len_bytes));
+            if is_initial && self.is_in_front_of_chunks(range) && info.extent_count.get() == 1 {
                 self.leftover = Some(range);
             } else {
                 let message = format_args!("there is no such block group");
@@ -154,7 +160,11 @@ impl Reader<'_, '_> {
     }
 
     fn finish(&mut self) {
-        self.leftover = None;
+        if let Some((start, _)) = self.leftover.take() {
+            let location = Location::tree(larder_format::objectid::FREE_SPACE_TREE).at(start);
+            let message = format_args!("there is no such block group");
+            self.context.find(Kind::FreeSpaceInfo, location, message);
+        }
         let Some(current) = self.current.take() else { return };
         let Current { group, extent_count, free, uses_bitmaps } = current;
         let free = if uses_bitmaps { free_ranges::join(free.into_iter()) } else { free };

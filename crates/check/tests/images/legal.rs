@@ -1,12 +1,21 @@
 //! Sound states that old tools and power cuts leave: no findings.
 
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::slice::from_ref;
+
 use larder_format::item::{Chunk, ChunkHeader, DevExtent, InodeItem, RootItem};
 use larder_format::key::DiskKey;
 use larder_format::objectid::{
-    CHUNK_TREE, DEV_TREE, FIRST_FREE, FS_TREE, ORPHAN, ROOT_TREE, UUID_TREE,
+    CHUNK_TREE, CSUM_TREE, DEV_TREE, FIRST_FREE, FS_TREE, ORPHAN, ROOT_TREE, UUID_TREE,
 };
+use larder_format::superblock::{OFFSETS, SUPER_FLAG_METADUMP_V2};
 use larder_format::{BlockGroupFlags, ItemType, Key, Uuid, read_exact_item};
-use larder_testkit::{Content, ImageSpec, KernelImage, Profile};
+use larder_testkit::{
+    Content, ImageSpec, KernelImage, KernelMount, Profile, Scratch, command, oracle,
+};
 
 use crate::patient::{Found, Patient};
 
@@ -42,6 +51,63 @@ fn inode(patient: &Patient, is_wanted: impl Fn(&InodeItem) -> bool) -> Found {
 
 fn list_orphan(patient: &Patient, ino: u64) {
     patient.insert(FS_TREE, Key::new(ORPHAN, ItemType::ORPHAN_ITEM, ino), &[]);
+}
+
+/// Removes the name of a directory that has one entry at least, which names an empty inode. Returns
+/// its number and its DIR_INDEX items.
+fn unlink_directory(patient: &Patient) -> (u64, Vec<Found>) {
+    let items = patient.items(FS_TREE);
+    let of = |ino: u64, item_type: ItemType| {
+        let is_it =
+            move |item: &&Found| (item.key.objectid, item.key.item_type) == (ino, item_type);
+        items.iter().filter(is_it)
+    };
+    let target = |index: &Found| {
+        let (number, kind) = (index.data[..8].try_into(), index.data[8]);
+        (number.map(u64::from_le_bytes).expect("a number"), ItemType(kind))
+    };
+    let is_small = |ino: u64| {
+        let holds = [ItemType::EXTENT_DATA, ItemType::DIR_INDEX, ItemType::XATTR_ITEM];
+        of(ino, ItemType::INODE_REF).count() == 1
+            && holds.iter().all(|item_type| of(ino, *item_type).count() == 0)
+    };
+    let of_inode = |index: &Found| {
+        let (ino, kind) = target(index);
+        kind == ItemType::INODE_ITEM && is_small(ino)
+    };
+    let is_wanted = |directory: u64| {
+        let mut indices = of(directory, ItemType::DIR_INDEX).peekable();
+        directory > FIRST_FREE && indices.peek().is_some() && indices.any(of_inode)
+    };
+    let name = items
+        .iter()
+        .filter(|item| item.key.item_type == ItemType::DIR_INDEX)
+        .find(|item| target(item).1 == ItemType::INODE_ITEM && is_wanted(target(item).0))
+        .expect("a directory with an empty file");
+    let (parent, directory) = (name.key.objectid, target(name).0);
+    let name_len = u64::from(u16::from_le_bytes([name.data[27], name.data[28]]));
+    // Reversed: a removed item moves those after it in its leaf.
+    let removed = |item: &&Found| {
+        item.key == name.key
+            || (item.key.objectid, item.key.item_type, item.key.offset)
+                == (directory, ItemType::INODE_REF, parent)
+            || item.key.objectid == parent
+                && item.key.item_type == ItemType::DIR_ITEM
+                && item.data[..8] == name.data[..8]
+    };
+    let keys: Vec<Key> = items.iter().filter(removed).map(|item| item.key).collect();
+    for key in keys {
+        patient.remove(&patient.find(FS_TREE, |other, _| *other == key));
+    }
+    let inode =
+        |ino| patient.find(FS_TREE, |key, _| *key == Key::new(ino, ItemType::INODE_ITEM, 0));
+    patient.edit_as::<InodeItem>(&inode(parent), |item| item.size -= 2 * name_len);
+    patient.edit_as::<InodeItem>(&inode(directory), |item| item.nlink = 0.into());
+    let indices = patient
+        .items(FS_TREE)
+        .into_iter()
+        .filter(|item| (item.key.objectid, item.key.item_type) == (directory, ItemType::DIR_INDEX));
+    (directory, indices.filter(|index| of_inode(index)).collect())
 }
 
 /// A stripe of a system chunk, moved to the start of the device.
@@ -146,6 +212,53 @@ fn states_after_power_cuts() {
             },
         },
         Change {
+            name: "a directory that is being deleted and has entries",
+            make: |patient| {
+                let (directory, _) = unlink_directory(patient);
+                list_orphan(patient, directory);
+            },
+        },
+        Change {
+            name: "a directory that is being deleted and has lost some entries",
+            make: |patient| {
+                let (directory, entries) = unlink_directory(patient);
+                list_orphan(patient, directory);
+                // The file that it named is gone, and one of its two items.
+                let index = &entries[0];
+                let file = index.data[..8].try_into().map(u64::from_le_bytes).expect("a number");
+                patient.remove(index);
+                while let Some(item) =
+                    patient.items(FS_TREE).into_iter().find(|item| item.key.objectid == file)
+                {
+                    patient.remove(&item);
+                }
+            },
+        },
+        Change {
+            name: "checksums of data whose extent only the log names",
+            make: |patient| {
+                let sums = patient
+                    .log_items(FS_TREE)
+                    .into_iter()
+                    .filter(|item| item.key.item_type == ItemType::EXTENT_CSUM);
+                for item in sums {
+                    patient.insert(CSUM_TREE, item.key, &item.data);
+                }
+            },
+        },
+        Change {
+            name: "a superblock copy that was never written",
+            make: |patient| patient.write(0, OFFSETS[1].0, &[0; 4096]),
+        },
+        Change {
+            name: "a metadata dump without data",
+            make: |patient| {
+                patient.edit_superblocks(|superblock| superblock.flags |= SUPER_FLAG_METADUMP_V2);
+                let sums = patient.find_type(CSUM_TREE, ItemType::EXTENT_CSUM);
+                patient.invert(sums.key.offset, 0, false);
+            },
+        },
+        Change {
             name: "a listed orphan that is gone",
             make: |patient| list_orphan(patient, 1 << 30),
         },
@@ -178,4 +291,67 @@ fn a_device_one_commit_behind_with_all_tree_blocks_is_accepted() {
     assert!(report.is_clean(), "{report}");
     assert_eq!(report.skipped.len(), 1, "{report}");
     assert!(report.skipped[0].starts_with("whether device 2 has the data"), "{report}");
+}
+
+/// Copies of an image that the kernel relocates meanwhile: each is what a power cut could leave. A
+/// clone of the file is taken at one moment.
+#[test]
+fn states_within_a_relocation() {
+    /// Relocations that are tried, until a copy was taken within one.
+    const ATTEMPTS: usize = 20;
+    let scratch = Scratch::new();
+    let outer = scratch.sparse_file("outer", 2 << 30);
+    command::run("mkfs.btrfs", ["-q".as_ref(), outer.as_os_str()]).expect("made");
+    let outer = KernelMount::open(&[outer], "nodatasum");
+    let inner = outer.path().join("inner");
+    File::create(&inner).and_then(|file| file.set_len(600 << 20)).expect("made");
+    let make = ["-q", "-n", "4096"].map(OsStr::new).into_iter().chain([inner.as_os_str()]);
+    command::run("mkfs.btrfs", make).expect("made");
+    let mount = KernelMount::open(from_ref(&inner), "");
+    for round in 0..3 {
+        let folder = mount.path().join(format!("folder{round}"));
+        fs::create_dir(&folder).expect("made");
+        for number in 0..1000 {
+            fs::write(folder.join(format!("file{number}")), [round]).expect("written");
+        }
+        let snapshot = mount.path().join(format!("snapshot{round}"));
+        let words = ["-q", "subvolume", "snapshot"].map(OsStr::new);
+        let paths = [mount.path().as_os_str(), snapshot.as_os_str()];
+        command::run("btrfs", words.into_iter().chain(paths)).expect("taken");
+    }
+    mount.sync();
+    let has_relocation = |copy: &Path| {
+        let found = oracle::dump_tree(&[copy.to_owned()], &["-t", "root"]);
+        found.is_ok_and(|tree| tree.contains("(TREE_RELOC ROOT_ITEM"))
+    };
+    for _ in 0..ATTEMPTS {
+        let balance = ["balance", "start", "--full-balance"].map(OsStr::new).into_iter();
+        let mut balance = Command::new("btrfs")
+            .args(balance)
+            .arg(mount.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("btrfs starts");
+        let mut copies = Vec::new();
+        while balance.try_wait().expect("it is a child").is_none() {
+            let copy = outer.path().join(format!("copy{}", copies.len()));
+            let cloned = ["--reflink=always".as_ref(), inner.as_os_str(), copy.as_os_str()];
+            command::run("cp", cloned).expect("cloned");
+            copies.push(copy);
+        }
+        let mut is_seen = false;
+        for copy in &copies {
+            if has_relocation(copy) {
+                is_seen = true;
+                let report = Patient::load(from_ref(copy)).check().expect("opens");
+                assert!(report.is_clean(), "{report}");
+            }
+            fs::remove_file(copy).expect("there");
+        }
+        if is_seen {
+            return;
+        }
+    }
+    panic!("no copy was taken within a relocation");
 }

@@ -59,6 +59,22 @@ fn items() -> Vec<Wound> {
             let key = Key::new(EXTENT_CSUM, ItemType::EXTENT_CSUM, 1 << 40);
             patient.insert(CSUM_TREE, key, &[0; 4]);
         }),
+        plain(
+            "compressed data of a file without checksums",
+            Kind::ChecksumMissing,
+            Sees,
+            |patient| {
+                let extent = patient.find(FS_TREE, |key, data| {
+                    key.item_type == ItemType::EXTENT_DATA
+                        && matches!(FileExtent::parse(data), Ok(FileExtent::Regular { header, .. })
+                        if header.compression != 0)
+                });
+                let inode = patient.find(FS_TREE, |key, _| {
+                    key.item_type == ItemType::INODE_ITEM && key.objectid == extent.key.objectid
+                });
+                patient.edit_as::<InodeItem>(&inode, |item| item.flags |= 1);
+            },
+        ),
         plain("checksums of a file without", Kind::ChecksumUnexpected, Sees, |patient| {
             let extent = patient.find(FS_TREE, |key, data| {
                 key.item_type == ItemType::EXTENT_DATA

@@ -194,6 +194,14 @@ fn inodes() -> Vec<Wound> {
                 item.mtime.nsec = 2_000_000_000.into();
             });
         }),
+        plain("a symbolic link that is immutable", Kind::InodeItem, Sees, |patient| {
+            let link = inode(patient, SYMLINK);
+            patient.edit_as::<InodeItem>(&link, |item| item.flags |= 1 << 6);
+        }),
+        plain("a symbolic link that only grows", Kind::InodeItem, Sees, |patient| {
+            let link = inode(patient, SYMLINK);
+            patient.edit_as::<InodeItem>(&link, |item| item.flags |= 1 << 7);
+        }),
         plain("the size of a symbolic link", Kind::Symlink, DoesNot, |patient| {
             patient.edit_as::<InodeItem>(&inode(patient, SYMLINK), |item| item.size += 1);
         }),

@@ -119,6 +119,15 @@ fn free_space() -> Vec<Wound> {
             let key = Key::new(1 << 40, ItemType::FREE_SPACE_EXTENT, 1 << 20);
             patient.insert(FREE_SPACE_TREE, key, &[]);
         }),
+        plain("a free block group before all others", Kind::FreeSpaceInfo, DoesNot, |patient| {
+            let info = last(patient, FREE_SPACE_TREE, ItemType::FREE_SPACE_INFO);
+            let key = Key { objectid: 1 << 16, offset: 1 << 16, ..info.key };
+            let range = Key { item_type: ItemType::FREE_SPACE_EXTENT, ..key };
+            let items = [(key, vec![1, 0, 0, 0, 0, 0, 0, 0]), (range, Vec::new())];
+            patient.edit_leaf(patient.leaves(FREE_SPACE_TREE)[0], |leaf| {
+                leaf.splice(0..0, items);
+            });
+        }),
         plain("a free block group after all others", Kind::FreeSpaceInfo, Sees, |patient| {
             let info = last(patient, FREE_SPACE_TREE, ItemType::FREE_SPACE_INFO);
             let key = Key { objectid: 1 << 40, ..info.key };

@@ -9,8 +9,8 @@ use super::{Base, Wound, on, plain};
 
 pub(super) fn wounds() -> Vec<Wound> {
     vec![
-        plain("the second superblock is zeros", Kind::SuperblockBad, DoesNot, |patient| {
-            patient.write(0, OFFSETS[1].0, &[0; 4096]);
+        plain("the second superblock is something else", Kind::SuperblockBad, DoesNot, |patient| {
+            patient.write(0, OFFSETS[1].0, &[0x5a; 4096]);
         }),
         plain("the second superblock is old", Kind::SuperblocksDisagree, DoesNot, |patient| {
             patient.edit_superblock_copy(1, |superblock| {
