@@ -26,6 +26,9 @@ use crate::source::Writing;
 
 pub const ACCESS_ACL: &str = "system.posix_acl_access";
 pub const DEFAULT_ACL: &str = "system.posix_acl_default";
+/// The records of tar archives that have these as text.
+pub const ACL_RECORDS: [(&str, &str); 2] =
+    [(ACCESS_ACL, "SCHILY.acl.access"), (DEFAULT_ACL, "SCHILY.acl.default")];
 
 /// The attributes of an inode that was copied completely. What is `None` stays as it is.
 #[derive(Default)]

@@ -29,6 +29,7 @@ macro_rules! eprintln {
 }
 
 mod accounted;
+mod acl_text;
 mod checking;
 mod command;
 mod completion;

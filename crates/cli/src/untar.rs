@@ -14,7 +14,8 @@ use anyhow::{Context, bail, ensure};
 use larder::{NewInode, Timestamp};
 use tar::EntryType;
 
-use crate::destination::{self, Destination};
+use crate::acl_text;
+use crate::destination::{self, ACL_RECORDS, Destination};
 use crate::extract::{Keep, umask};
 use crate::interrupt;
 use crate::message;
@@ -336,14 +337,26 @@ impl Attributes {
         Ok(attributes)
     }
 
+    /// Sets an extended attribute, which an archive may have in two forms.
+    fn set_xattr(&mut self, name: OsString, value: Vec<u8>) {
+        self.xattrs.retain(|(known, _)| *known != name);
+        self.xattrs.push((name, value));
+    }
+
     /// Adds a PAX record.
     fn record(&mut self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
         const XATTR: &[u8] = b"SCHILY.xattr.";
         if let Some(name) = key.strip_prefix(XATTR) {
-            self.xattrs.push((OsString::from_vec(name.to_vec()), value.to_vec()));
+            self.set_xattr(OsString::from_vec(name.to_vec()), value.to_vec());
             return Ok(());
         }
         let text = || std::str::from_utf8(value).context("a record is no text");
+        if let Some((acl, _)) = ACL_RECORDS.iter().find(|(_, record)| record.as_bytes() == key) {
+            if !self.xattrs.iter().any(|(name, _)| name == acl) {
+                self.set_xattr(OsString::from(acl), acl_text::parse(text()?)?);
+            }
+            return Ok(());
+        }
         let number = || text()?.parse::<u64>().context("a record is no number");
         match key {
             b"uid" => self.uid = Some(number()?.try_into()?),

@@ -46,9 +46,10 @@ const ARCHIVE_BYTES: usize = 256 << 10;
 ///   tar -c etc | larder cp -a - /mnt/backup
 ///
 /// The destination IMAGE:/PATH copies into a file system; this is one commit or more. A source - is
-/// a tar archive on standard input, which is unpacked into the destination. Copies within one image
-/// or one mount share their data with the originals. From one image into another, --device and
-/// --subvolid apply to the destination. A copy of the root directory is its content.
+/// a tar archive on standard input, which is unpacked into the destination; an archive that is named
+/// is copied as a file. Copies within one image or one mount share their data with the originals.
+/// From one image into another, --device and --subvolid apply to the destination. A copy of the root
+/// directory, or of DIRECTORY/., is its content.
 ///
 /// A file that is in the way is overwritten, as by cp: it keeps its permissions, owner, ACL, extended
 /// attributes and other names, which --archive then sets to those of the original. One with other
@@ -165,7 +166,7 @@ impl Cp {
             if path.is_dir() && !self.recursive && !self.archive {
                 bail!("{}: is a directory (use --recursive)", source.display());
             }
-            let target = match path.file_name() {
+            let target = match name_of(path) {
                 Some(name) if into => destination.join(name),
                 _ => destination.clone(),
             };
@@ -200,7 +201,7 @@ impl Cp {
         if inode.file_type() == FileType::Directory && !self.recursive && !self.archive {
             bail!("{}: is a directory (use --recursive)", source.display());
         }
-        let target = match path.file_name() {
+        let target = match name_of(path) {
             Some(name) if into => destination.join(name),
             _ => destination.to_owned(),
         };
@@ -221,7 +222,7 @@ fn place<'d>(
     into: bool,
 ) -> anyhow::Result<(&'d Path, PathBuf)> {
     let path = Target::parse(source).path;
-    let name = Path::new(OsStr::from_bytes(&path)).file_name();
+    let name = name_of(Path::new(OsStr::from_bytes(&path)));
     if into {
         if let Some(name) = name {
             return Ok((destination, name.into()));
@@ -370,9 +371,11 @@ fn copy_all(
     Ok(ingest.failures() + refused)
 }
 
-/// The name of a copy of `path` in another directory. `.` and `..` are copied as the directory.
+/// The name of a copy of `path` in another directory. A directory that ends with `.` or `..` is
+/// copied as its content.
 fn name_of(path: &Path) -> Option<&OsStr> {
-    let last = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
+    let parts = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/');
+    let last = parts.into_iter().find(|part| !part.is_empty());
     path.file_name().filter(|_| !matches!(last, Some(b"." | b"..")))
 }
 

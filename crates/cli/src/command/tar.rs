@@ -15,6 +15,8 @@ use larder::{File, FileType, Inode, Metadata, Timestamp, WalkOptions, Walked, Xa
 use tar::{Builder, EntryType, Header};
 
 use super::{Outcome, exit_code};
+use crate::acl_text;
+use crate::destination::ACL_RECORDS;
 use crate::on_mount::{self, Walk};
 use crate::output::stdout;
 use crate::progress::Progress;
@@ -26,7 +28,7 @@ use crate::tree::{Visited, Visitor, walk};
 /// mount of larder
 ///
 /// Extended attributes, ACLs, hard links, sparse files and times to the nanosecond are kept, in the
-/// form that GNU tar reads with --xattrs --xattrs-include='*'.
+/// form that GNU tar reads with --acls --xattrs --xattrs-include='*'.
 ///
 /// On a mount the server reads the tree, faster than a program can. Only root and the user who
 /// mounted it may ask for that; others use the system's tar.
@@ -208,6 +210,10 @@ impl<'a> Original<'a> {
         pax.time("mtime", metadata.mtime);
         pax.time("atime", metadata.atime);
         for Xattr { name, value } in &self.xattrs {
+            let record = ACL_RECORDS.iter().find(|(acl, _)| name == acl);
+            if let Some(((_, record), text)) = record.zip(acl_text::to_text(value)) {
+                pax.add(*record, text);
+            }
             match name.to_str() {
                 Some(name) => pax.add(format!("SCHILY.xattr.{name}"), value.clone()),
                 None => {

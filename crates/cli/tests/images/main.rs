@@ -1,5 +1,6 @@
 //! The commands on images, as a user runs them.
 
+mod archives;
 mod changing;
 mod commands;
 mod devices;
