@@ -4,6 +4,7 @@
 //! then still follows. The next command must find the result of that commit.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -68,7 +69,22 @@ impl<'p> Wait<'p> {
 
 /// The process that serves a mount of the image at `path`, or begins or ends doing so.
 pub fn server_of(path: &Path) -> Option<Process> {
-    processes().find(|process| is_server(*process) && process.has_open(path))
+    processes().find(|process| {
+        is_server(*process) && process.has_open(path) && !serves_a_sprout(*process, path)
+    })
+}
+
+/// Whether `path` leads to a seed, and `server` serves a file system that was grown from it.
+fn serves_a_sprout(server: Process, path: &Path) -> bool {
+    if !larder::is_seed(path) {
+        return false;
+    }
+    let seer = Process { pid: std::process::id() };
+    let Some((_, mount)) = mount_of(server).filter(|(it, _)| it.pid == seer.pid) else {
+        return false;
+    };
+    let info = File::open(&mount.path).and_then(larder_ioctl::filesystem_info);
+    info.is_ok_and(|info| larder::uuid_of(path).is_some_and(|uuid| uuid != info.uuid))
 }
 
 /// A mount that `server` serves, with a process that can reach it: this one, if it can reach any.

@@ -77,7 +77,9 @@ pub mod commands {
     };
 }
 
-pub use find::{FilesystemName, find_filesystem, find_filesystems, find_further_devices, uuid_of};
+pub use find::{
+    FilesystemName, find_filesystem, find_filesystems, find_further_devices, is_seed, uuid_of,
+};
 #[doc(inline)]
 pub use larder_filesystem::{
     AllocateMode, Capacity, DelayedStats, DeviceErrors, DeviceInfo, Directory, Encoded, Entries,

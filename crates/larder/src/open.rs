@@ -10,7 +10,7 @@ use larder_filesystem::{ResyncProgress, Tuning, WriteCompression, WriteOptions, 
 use larder_image::Place;
 use larder_volume::Volume;
 
-use crate::find::is_seed;
+use crate::find::is_seed_at;
 use crate::{Filesystem, Result};
 
 /// The default for tree blocks in memory.
@@ -205,7 +205,7 @@ impl OpenOptions {
         let paths: Vec<P> = paths.into_iter().collect();
         for path in paths.iter().map(AsRef::as_ref) {
             // A seed may belong to other file systems too, and is only read.
-            let is_seed = || paths.len() > 1 && is_seed(path, self.place);
+            let is_seed = || paths.len() > 1 && is_seed_at(path, self.place);
             let access = match (self.write, self.is_mounted) {
                 (false, _) => Access::ReadOnly,
                 _ if is_seed() => Access::ReadOnly,

@@ -1,12 +1,20 @@
 //! The words after `-o`, errors before a mount, and mount(8).
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
+use larder_device::{Access, FileDevice};
+use larder_format::Superblock;
+use larder_format::superblock::{
+    OFFSETS, SUPER_FLAG_ERROR, SUPER_FLAG_METADUMP_V2, SUPER_FLAG_SEEDING, SUPERBLOCK_SIZE,
+};
 use larder_testkit::{ImageSpec, KernelImage, KernelMount, oracle};
+use larder_volume::Volume;
 use rustix::io::Errno;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::support::{Mounted, larder, shell, succeed};
 
@@ -247,4 +255,128 @@ fn programs_that_wait_can_be_interrupted() {
     // Only the kernel knows when an interrupted file was last written to.
     mounted.shell("rm p other");
     mounted.finish();
+}
+
+/// Sets a flag in both copies of the superblock.
+fn set_flag(image: &Path, flag: u64) {
+    let file = fs::File::options().read(true).write(true).open(image).unwrap();
+    for offset in &OFFSETS[..2] {
+        let mut bytes = [0; SUPERBLOCK_SIZE];
+        file.read_exact_at(&mut bytes, offset.0).unwrap();
+        let superblock = Superblock::mut_from_bytes(&mut bytes).unwrap();
+        superblock.flags |= flag;
+        superblock.update_checksum();
+        file.write_all_at(superblock.as_bytes(), offset.0).unwrap();
+    }
+}
+
+/// As mount does with what is write-protected.
+#[test]
+fn what_can_only_be_read_is_mounted_read_only() {
+    for (flag, why) in [
+        (SUPER_FLAG_SEEDING, "it is a seed"),
+        (SUPER_FLAG_METADUMP_V2, "it is a metadata dump"),
+        (SUPER_FLAG_ERROR, "the kernel noted that it is damaged"),
+    ] {
+        let mut mounted = Mounted::with_size("1G");
+        fs::write(mounted.join("f"), "f").unwrap();
+        mounted.unmount();
+        let image = mounted.image();
+        set_flag(&image, flag);
+        let before = fs::read(&image).unwrap();
+        let refused = failure(larder().arg("touch").arg(format!("{}:/f", image.display())));
+        assert!(refused.contains(why) && refused.contains("disk.img"), "{refused}");
+        for options in ["rw", "ro"] {
+            let mut mount = larder();
+            mount.args(["mount", "-o", options]).arg(&image).arg(mounted.path());
+            let output = mount.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{said}");
+            assert_eq!(said.contains(why), options == "rw", "{said}");
+            assert_eq!(fs::read(mounted.join("f")).unwrap(), b"f");
+            let error = fs::write(mounted.join("g"), "").unwrap_err();
+            assert_eq!(Errno::from_io_error(&error), Some(Errno::ROFS));
+            mounted.unmount();
+        }
+        assert!(fs::read(&image).unwrap() == before, "{why}: the image changed");
+    }
+}
+
+#[test]
+fn an_earlier_commit_is_mounted_where_the_last_cannot_be_read() {
+    let mut mounted = Mounted::with_size("1G");
+    for name in ["one", "two", "three"] {
+        fs::write(mounted.join(name), name).unwrap();
+        succeed(larder().args(["filesystem", "sync"]).arg(mounted.path()));
+    }
+    mounted.unmount();
+    let image = mounted.image();
+    // With a sound root the option changes nothing.
+    mounted.mount(&["-o", "usebackuproot"]);
+    fs::write(mounted.join("four"), "four").unwrap();
+    mounted.unmount();
+    let device = Arc::new(FileDevice::open(&image, Access::ReadOnly).unwrap());
+    let volume = Volume::open(vec![device], &larder_volume::OpenOptions::default()).unwrap();
+    let (root, len_bytes) = (volume.superblock().root(), u64::from(volume.nodesize()));
+    let file = fs::File::options().write(true).open(&image).unwrap();
+    for range in volume.map(root, len_bytes).unwrap() {
+        for mirror in range.mirrors {
+            file.write_all_at(&vec![0; range.len_bytes as usize], mirror.physical.0).unwrap();
+        }
+    }
+    drop(volume);
+    let point = mounted.path();
+    let mount = |options: &str| {
+        let mut mount = larder();
+        mount.args(["mount", "-o", options]).arg(&image).arg(&point);
+        mount
+    };
+    failure(&mut mount("rw"));
+    for options in ["usebackuproot", "ro,rescue=usebackuproot", "recovery"] {
+        succeed(&mut mount(options));
+        for name in ["one", "two", "three"] {
+            assert_eq!(fs::read_to_string(mounted.join(name)).unwrap(), name, "{options}");
+        }
+        let error = fs::write(mounted.join("g"), "").unwrap_err();
+        assert_eq!(Errno::from_io_error(&error), Some(Errno::ROFS));
+        mounted.unmount();
+    }
+}
+
+/// A seed belongs to every file system that was grown from it, and is none of them.
+#[test]
+fn a_seed_and_its_sprouts_are_mounted_side_by_side() {
+    let mounted = Mounted::unmounted();
+    let folder = mounted.folder();
+    shell(
+        folder,
+        "for n in seed one two; do truncate -s 300M $n; done; mkfs.btrfs -q seed; mkdir k a b s
+        mount -o loop seed k; echo base > k/base; umount k; btrfstune -f -S 1 seed
+        trap 'umount k 2>/dev/null || true; losetup -d ${s:-} ${d:-} 2>/dev/null || true' EXIT
+        for n in one two; do
+            s=$(losetup -f --show seed); d=$(losetup -f --show $n)
+            mount -o ro $s k; btrfs device add -f $d k >/dev/null
+            mount -o remount,rw k; echo $n > k/$n; umount k; losetup -d $d $s; s=; d=
+        done",
+    );
+    let at = |name: &str| folder.join(name);
+    let names = |point: &str| {
+        let names = fs::read_dir(at(point)).unwrap();
+        let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    // Each has the seed open, and finds it beside its own device.
+    for (image, point) in [("one", "a"), ("two", "b"), ("seed", "s")] {
+        succeed(larder().arg("mount").arg(at(image)).arg(at(point)));
+    }
+    let seen = ["a", "b", "s"].map(names);
+    let written = fs::write(at("a/new"), "new");
+    for point in ["a", "b", "s"] {
+        succeed(larder().arg("umount").arg(at(point)));
+    }
+    assert_eq!(seen, [vec!["base", "one"], vec!["base", "two"], vec!["base"]]);
+    written.unwrap();
+    let listed = succeed(larder().arg("ls").arg(format!("{}:/", at("one").display())));
+    assert_eq!(listed, "base\nnew\none\n");
 }

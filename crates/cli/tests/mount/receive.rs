@@ -75,7 +75,7 @@ impl Chain {
 fn receive(stream: &Path, directory: &Path) -> String {
     let output = try_receive(stream, directory, &[]);
     assert!(output.status.success(), "{}", errors(&output));
-    errors(&output)
+    String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
 }
 
 fn try_receive(stream: &Path, directory: &Path, options: &[&str]) -> Output {

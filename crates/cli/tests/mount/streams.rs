@@ -421,6 +421,10 @@ fn an_incomplete_snapshot_is_completed_by_the_next_receive() {
         }
         let again = refused(&["receive", "--from", &url, folder.to_str().unwrap()]);
         assert!(again.contains("somebody else is receiving"), "{again}");
+        wait_until("there is a checkpoint", || {
+            let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+            names.into_iter().any(|name| name.to_string_lossy().starts_with(".larder-received-"))
+        });
         killed.kill().unwrap();
         killed.wait().unwrap();
         stuck.mend();

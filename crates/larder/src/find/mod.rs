@@ -171,7 +171,12 @@ fn missing_of<'p>(paths: impl Iterator<Item = &'p Path>, place: Place) -> Vec<Mi
 }
 
 /// Whether the image file or block device at `path` belongs to a seed.
-pub(crate) fn is_seed(path: &Path, place: Place) -> bool {
+pub fn is_seed(path: impl AsRef<Path>) -> bool {
+    is_seed_at(path.as_ref(), Place::Found)
+}
+
+/// The same, for what is at a place there.
+pub(crate) fn is_seed_at(path: &Path, place: Place) -> bool {
     superblock_of(path, place)
         .is_some_and(|superblock| superblock.flags.get() & SUPER_FLAG_SEEDING != 0)
 }
