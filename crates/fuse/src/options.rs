@@ -20,6 +20,10 @@ pub struct MountOptions {
     pub nodev: bool,
     /// Programs cannot be run.
     pub noexec: bool,
+    /// Symbolic links are not followed. Only root can ask for that.
+    pub nosymfollow: bool,
+    /// Options of SELinux, by name: labels of the file system, of its root, of files without one.
+    pub labels: Vec<(&'static str, String)>,
     /// Requests come through rings of io_uring where the kernel offers them and this process may
     /// use them.
     pub io_uring: bool,
@@ -36,6 +40,8 @@ impl Default for MountOptions {
             nosuid: false,
             nodev: false,
             noexec: false,
+            nosymfollow: false,
+            labels: Vec::new(),
             io_uring: true,
             awake: true,
         }

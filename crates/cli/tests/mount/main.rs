@@ -28,6 +28,7 @@ mod options;
 mod overwriting;
 mod owners;
 mod partitions;
+mod places;
 mod posix;
 mod privileges;
 mod programs;

@@ -248,6 +248,11 @@ impl Mounted {
         self.is_mounted = false;
     }
 
+    /// Waits for the end of the server, which was killed. The mount stays.
+    pub(crate) fn reap(&mut self) {
+        self.server.take().expect("it is a child").wait().unwrap();
+    }
+
     /// The most that the server ever had resident, in KiB.
     pub(crate) fn peak_kib(&self) -> u64 {
         let pid = self.server_pid().as_raw_nonzero();

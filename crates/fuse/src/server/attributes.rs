@@ -6,7 +6,8 @@ use zerocopy::FromZeros;
 
 use super::call::{Call, Outcome, failed};
 use super::data::{may_miss_data, note_resized};
-use super::nodes::{Access, FuseNode, Opening, generation_in, number_of};
+use super::nodes::{Access, FuseNode, Opening, generation_in};
+use super::numbers::number_of;
 use super::state::Server;
 use crate::protocol::Reply;
 use crate::protocol::abi::{

@@ -17,7 +17,8 @@ use rustix::io::Errno;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::call::{Call, Outcome, failed};
-use super::nodes::{FuseNode, number_of};
+use super::nodes::FuseNode;
+use super::numbers::number_of;
 use super::state::Server;
 use super::walkers::Shown;
 use super::{atime, attributes};

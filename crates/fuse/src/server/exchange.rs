@@ -215,6 +215,12 @@ fn not_open() -> Refusal {
 }
 
 impl Handler for Exchange {
+    fn unheard(&self, request: &Request<'_>, body: &[u8], kernel: &dyn Tell) {
+        if let Some(server) = &self.server.read_recursive().server {
+            server.unheard(request, body, kernel);
+        }
+    }
+
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, kernel: &dyn Tell) -> Answer {
         match &self.server.read_recursive().server {
             Some(server) => server.handle(request, reply, kernel),

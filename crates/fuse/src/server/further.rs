@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::configuration::FurtherMount;
 use super::exchange::Exchange;
-use super::nodes::TOP_LEVEL;
+use super::numbers::TOP_LEVEL;
 use super::refusal::{Refusal, refuse};
 use super::state::Server;
 use crate::transport::{Tree, attributes};

@@ -25,8 +25,11 @@ mod images;
 mod init;
 mod interrupt;
 mod ioctl;
+#[cfg(test)]
+mod killed;
 mod namespace;
 mod nodes;
+mod numbers;
 mod open;
 mod owners;
 mod page_tail;
@@ -39,6 +42,7 @@ mod shown_blocks;
 mod state;
 mod statfs;
 mod thread;
+mod unheard;
 mod view;
 mod walkers;
 mod xattr;
@@ -59,6 +63,10 @@ pub(crate) use self::exchange::Exchange;
 pub use self::state::Server;
 
 impl Handler for Server {
+    fn unheard(&self, request: &Request<'_>, body: &[u8], kernel: &dyn Tell) {
+        unheard::undo(self, request, body, kernel);
+    }
+
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, kernel: &dyn Tell) -> Answer {
         let header = request.header();
         let (id, unique) = (header.nodeid, header.unique);

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! - A node stays in the table as long as the kernel has looked it up more often than it forgot it.
-//! - A node's number follows from its subvolume and inode number alone, so that it is the same in
-//!   every mount. Two inodes never share a number: if they would, the second is refused. While the
+//! - A node's number follows from its subvolume and inode number alone ([`super::numbers`]), so that
+//!   it is the same in every mount. Two inodes never share a number: if they would, the second is refused. While the
 //!   file system is mounted, no number is used twice; the generation tells a node from earlier ones
 //!   with its number.
 //! - An inode that only a listing showed is not open, nor one that was looked up while there were
@@ -24,6 +24,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::call::failed;
+use super::numbers::{STAND_INS, TOP_LEVEL, inode_of, is_stand_in, number_of};
 use super::page_tail::PageTail;
 use super::shown_blocks::ShownBlocks;
 use crate::protocol::abi::ROOT_ID;
@@ -36,19 +37,6 @@ const S_ISGID: u32 = 0o2000;
 const SHARDS: usize = 64;
 /// An open inode takes as much memory as so many that are not.
 const LISTED_PER_OPEN: usize = 32;
-/// The top level, whose inodes keep their own numbers.
-pub(super) const TOP_LEVEL: u64 = 5;
-/// Bits of a number for the inode; those above are for the subvolume.
-const INODE_BITS: u32 = 40;
-/// Bits for the subvolume: with those of the inode they leave the two highest for the numbers
-/// below.
-const SUBVOLUME_BITS: u32 = 22;
-/// Hashed numbers begin here: those of inodes or subvolumes that are too large for those bits.
-const SCATTERED: u64 = 1 << 63;
-/// Numbers of directories that stand for a subvolume which is not there begin here. Each gets the
-/// next when it is seen.
-const STAND_INS: u64 = 1 << 62;
-
 /// An inode that the kernel knows.
 #[derive(Debug)]
 pub(super) struct FuseNode {
@@ -130,34 +118,12 @@ pub(super) struct Nodes {
     next_stand_in: AtomicU64,
 }
 
-/// The number under which programs and the kernel know an inode: its own in the top level,
-/// elsewhere with the subvolume's id in the bits above.
-pub(super) fn number_of(subvolume: u64, inode: u64) -> u64 {
-    let subvolume = if subvolume == TOP_LEVEL { 0 } else { subvolume };
-    if inode >> INODE_BITS == 0 && subvolume >> SUBVOLUME_BITS == 0 {
-        return subvolume << INODE_BITS | inode;
-    }
-    // Any odd factor hashes without losing a bit. A collision is as likely as with random numbers.
-    let scattered = subvolume.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32) ^ inode;
-    SCATTERED | scattered.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 1
-}
-
 /// The [generation](FuseNode::generation) of an inode in `subvolume`.
 pub(super) fn generation_in(subvolume: &Subvolume, metadata: &Metadata) -> u32 {
     /// An odd factor: if either number differs, so does the result.
     const SPREAD: u32 = 0x9E37_79B9;
     let subvolume = subvolume.creation_generation() as u32;
     (metadata.generation as u32).wrapping_mul(SPREAD).wrapping_add(subvolume)
-}
-
-/// The subvolume and inode that have a number. `None` if the number does not tell.
-fn inode_of(number: u64) -> Option<(u64, u64)> {
-    let inode = number & ((1 << INODE_BITS) - 1);
-    match number >> INODE_BITS {
-        0 => Some((TOP_LEVEL, inode)),
-        subvolume if subvolume >> SUBVOLUME_BITS == 0 => Some((subvolume, inode)),
-        _ => None,
-    }
 }
 
 impl FuseNode {
@@ -552,7 +518,6 @@ impl Nodes {
         next_stand_in: u64,
     ) {
         self.next_stand_in.store(next_stand_in, Relaxed);
-        let is_stand_in = |id: u64| (STAND_INS..SCATTERED).contains(&id);
         for record in records.iter().filter(|it| it.id != ROOT_ID && !is_stand_in(it.id)) {
             let subvolume = filesystem.subvolume_by_id(record.subvolume);
             if let Ok(inode) = subvolume.and_then(|subvolume| subvolume.inode(record.inode)) {
@@ -610,30 +575,5 @@ impl Known {
             KnownInode::Open(node) => node.inode == *inode,
             KnownInode::Listed(_) => self.location() == (inode.subvolume_id(), inode.number()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::{STAND_INS, TOP_LEVEL, inode_of, number_of};
-
-    #[test]
-    fn numbers_are_unique_across_subvolumes() {
-        let subvolumes = [TOP_LEVEL, 256, 257, (1 << 22) - 1, 1 << 22, 1 << 47];
-        let inodes = [256, 257, (1 << 40) - 1, 1 << 40, 1 << 63, u64::MAX - 256];
-        let numbers: HashSet<u64> = subvolumes
-            .iter()
-            .flat_map(|subvolume| inodes.map(|inode| number_of(*subvolume, inode)))
-            .collect();
-        assert_eq!(numbers.len(), subvolumes.len() * inodes.len());
-        assert_eq!(number_of(TOP_LEVEL, 257), 257);
-        assert_eq!(number_of(256, 257), (256 << 40) + 257);
-        for inode in [(TOP_LEVEL, 257), (256, 257), ((1 << 22) - 1, (1 << 40) - 1)] {
-            assert_eq!(inode_of(number_of(inode.0, inode.1)), Some(inode));
-        }
-        assert_eq!(inode_of(number_of(1 << 22, 257)), None, "it is scattered");
-        assert_eq!(inode_of(STAND_INS), None);
     }
 }

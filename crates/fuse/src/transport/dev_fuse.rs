@@ -9,11 +9,14 @@
 //! - A thread has one buffer for requests and one for replies, as long as it lives. A thread that
 //!   ends leaves them to one that starts: under load threads come and go, and filling new buffers
 //!   with zeros takes longer than a request.
+//! - A request of a process that is being killed is answered early
+//!   ([`in_progress`](super::in_progress)). Over rings the kernel waits for it.
 //! - Rings are offered to the kernel only once they and everything needed to serve them are there.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::Instant;
@@ -27,6 +30,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::awake::Awake;
 use super::away::{FromSlot, Slot};
 use super::busy_poll::BusyPoll;
+use super::in_progress::{InProgress, Place};
 use super::io_uring::Queues;
 use super::kernel::{Notify, Tell};
 use super::mapping::Buffer;
@@ -37,7 +41,7 @@ use super::serving::{HEADROOM_BYTES, Handler, Limits, Served, Serving, Transport
 use super::soon::Soon;
 use crate::options::MountOptions;
 use crate::protocol::abi::{self, InHeader, InitFlags, InitOut, OutHeader};
-use crate::protocol::{Notice, Reply, Request};
+use crate::protocol::{Notice, Operation, Reply, Request};
 
 /// The most threads that wait for requests; more end.
 const MOST_IDLE_THREADS: usize = 4;
@@ -58,6 +62,7 @@ pub(crate) struct DevFuse {
     spare: Spare,
     soon: Soon,
     awake: Awake,
+    in_progress: InProgress,
 }
 
 /// The buffers of threads that ended.
@@ -79,7 +84,8 @@ impl DevFuse {
         let queues = if options.io_uring { Queues::offered(limits) } else { None };
         let can_use_rings = AtomicBool::new(false);
         let (spare, soon, awake) = (Spare::default(), Soon::default(), Awake::new(options.awake));
-        Self { device, limits, queues, can_use_rings, spare, soon, awake }
+        let in_progress = InProgress::default();
+        Self { device, limits, queues, can_use_rings, spare, soon, awake, in_progress }
     }
 
     /// A further descriptor of the connection. If the device cannot be opened again, as for a user
@@ -94,7 +100,7 @@ impl DevFuse {
     }
 
     fn start<'s>(&'s self, serving: Serving<'s, '_>, pool: &'s Pool) -> io::Result<()> {
-        let device = self.another()?;
+        let device = Arc::new(self.another()?);
         let buffers = self.spare.take(self.limits)?;
         pool.begins();
         let serve = move || self.serve_one_by_one(&device, buffers, serving, pool);
@@ -107,12 +113,13 @@ impl DevFuse {
     /// enough.
     fn serve_one_by_one<'s>(
         &'s self,
-        device: &OwnedFd,
+        device: &Arc<OwnedFd>,
         mut buffers: Buffers,
         serving: Serving<'s, '_>,
         pool: &'s Pool,
     ) {
         let mut busy_poll = BusyPoll::new(Instant::now());
+        let entered = self.in_progress.enter(device);
         while let Some(len) = self.wait(&mut busy_poll, &mut buffers, device) {
             self.awake.count_request();
             if pool.takes() {
@@ -123,10 +130,13 @@ impl DevFuse {
             let slot = &InPool { pool, start: &start };
             let Serving { kernel, soon, .. } = serving;
             let kernel = FromSlot { kernel, soon, slot };
+            if let Some(unique) = buffers.interrupted(len) {
+                self.in_progress.interrupt(unique);
+            }
             if buffers.has(abi::opcode::INIT, len) {
-                self.agree(&mut buffers, device, len, serving, &kernel);
+                self.agree(&mut buffers, device, len, serving, &kernel, &entered.place);
             } else {
-                buffers.answer(device, len, serving.handler, &kernel);
+                buffers.answer(device, len, serving.handler, &kernel, &entered.place);
             }
             if !pool.waits(MOST_IDLE_THREADS) {
                 self.spare.leave(buffers);
@@ -164,13 +174,14 @@ impl DevFuse {
         len: usize,
         serving: Serving<'s, '_>,
         kernel: &dyn Tell,
+        place: &Place,
     ) {
         if let Some(queues) = &self.queues {
             self.can_use_rings.store(queues.prepare(serving).is_ok(), SeqCst);
         }
         // Without readahead, reading is slower.
         let _ = read_ahead(device, self.limits.io_bytes);
-        let body = buffers.answer(device, len, serving.handler, kernel);
+        let body = buffers.answer(device, len, serving.handler, kernel, place);
         let Ok((agreed, _)) = InitOut::read_from_prefix(body) else {
             // No agreement: the kernel refuses everything that programs ask for.
             return serving.readiness.ended();
@@ -200,7 +211,8 @@ impl Transport for DevFuse {
                 Ok(())
             })
         };
-        self.soon.during(self, || self.awake.during(serve))
+        let serve = || self.awake.during(serve);
+        self.soon.during(self, || self.in_progress.during(serve))
     }
 }
 
@@ -285,6 +297,18 @@ impl Buffers {
             .is_ok_and(|(it, _)| it.opcode == opcode)
     }
 
+    /// The number of the request that the one of `len` bytes interrupts, if it does that.
+    fn interrupted(&self, len: usize) -> Option<u64> {
+        if !self.has(abi::opcode::INTERRUPT, len) {
+            return None;
+        }
+        let request = Request::parse(&self.request.bytes()[..len]).ok()?;
+        match Operation::of(&request) {
+            Ok(Operation::Interrupt { unique }) => Some(unique),
+            _ => None,
+        }
+    }
+
     /// Serves the request of `len` bytes, and returns the body of the reply.
     fn answer(
         &mut self,
@@ -292,21 +316,30 @@ impl Buffers {
         len: usize,
         handler: &dyn Handler,
         kernel: &dyn Tell,
+        place: &Place,
     ) -> &[u8] {
         let message = &self.request.bytes()[..len];
-        let Ok((InHeader { unique, .. }, _)) = InHeader::read_from_prefix(message) else {
+        let Ok((InHeader { unique, pid, .. }, _)) = InHeader::read_from_prefix(message) else {
             return &[];
         };
+        place.begins(unique, pid);
         let (header, room) = self.reply.bytes_mut().split_at_mut(size_of::<OutHeader>());
         let mut reply = Reply::new(room);
         let served = serve(Request::parse(message), &mut reply, handler, kernel);
+        place.ends();
         let Some(served) = served else { return &[] };
         let Served { error, body_len } = served;
         let len = header.len() + body_len;
         header.copy_from_slice(OutHeader { len: len as u32, error, unique }.as_bytes());
-        // It fails if the caller was interrupted or the connection ended: no program waits then.
-        let _ = retry_on_intr(|| write(&device, &self.reply.bytes()[..len]));
-        &self.reply.bytes()[size_of::<OutHeader>()..len]
+        let written = retry_on_intr(|| write(&device, &self.reply.bytes()[..len]));
+        let body = &self.reply.bytes()[size_of::<OutHeader>()..len];
+        // No program waits: it was killed, or the connection has ended.
+        if written == Err(Errno::NOENT)
+            && let Ok(request) = Request::parse(message)
+        {
+            handler.unheard(&request, body, kernel);
+        }
+        body
     }
 }
 

@@ -6,6 +6,7 @@ mod away;
 mod block;
 mod busy_poll;
 mod dev_fuse;
+mod in_progress;
 mod io_uring;
 mod kernel;
 mod mapping;

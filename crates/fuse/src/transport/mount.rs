@@ -142,6 +142,10 @@ fn mount_as_user(
     options: &MountOptions,
     server: &ServerOptions,
 ) -> io::Result<OwnedFd> {
+    if options.nosymfollow || !options.labels.is_empty() {
+        let message = "only root can mount with nosymfollow, or with labels of SELinux";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
     let mut list = b"default_permissions,subtype=larder".to_vec();
     let flags = [
         (options.read_only, ",ro"),

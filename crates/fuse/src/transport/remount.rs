@@ -7,11 +7,12 @@ use rustix::mount::{MountFlags, mount_remount};
 use crate::usage::MountEntry;
 
 /// Words of mount tables, and the words that revoke them.
-const WORDS: [(&str, &str, MountFlags); 6] = [
+const WORDS: [(&str, &str, MountFlags); 7] = [
     ("ro", "rw", MountFlags::RDONLY),
     ("nosuid", "suid", MountFlags::NOSUID),
     ("nodev", "dev", MountFlags::NODEV),
     ("noexec", "exec", MountFlags::NOEXEC),
+    ("nosymfollow", "symfollow", MountFlags::NOSYMFOLLOW),
     ("noatime", "atime", MountFlags::NOATIME),
     ("nodiratime", "diratime", MountFlags::NODIRATIME),
 ];

@@ -37,6 +37,9 @@ impl Limits {
 pub(crate) trait Handler: Sync {
     /// Does what `request` asks for, and writes the body of the answer to `reply`.
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, kernel: &dyn Tell) -> Answer;
+
+    /// The reply to `request`, whose body is `body` unless it was an error, reached no program.
+    fn unheard(&self, _request: &Request<'_>, _body: &[u8], _kernel: &dyn Tell) {}
 }
 
 /// A connection to the kernel.

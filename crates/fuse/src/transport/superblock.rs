@@ -7,7 +7,8 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 use larder_device::StandIn;
 use rustix::fs::{Mode, OFlags, open};
@@ -25,6 +26,9 @@ use crate::options::{AccessTimes, MountOptions, ServerOptions};
 /// The type of the file system, after the `fuse.` or `fuseblk.` that the kernel shows before it.
 const SUBTYPE: &str = "larder";
 
+/// The longest string that the kernel takes as an option.
+const MOST_NAME_BYTES: usize = 255;
+
 /// What the kernel is told of a superblock.
 #[derive(Debug)]
 pub(crate) struct Superblock {
@@ -32,12 +36,16 @@ pub(crate) struct Superblock {
     device: OwnedFd,
     source: Source,
     allow_other: bool,
+    labels: Vec<(&'static str, String)>,
 }
 
 #[derive(Debug)]
 enum Source {
     /// A name for the kernel to show, no more.
     Name(OsString),
+    /// The same for a file whose path is too long for the kernel, which takes the path of a
+    /// descriptor instead.
+    File(OwnedFd),
     /// See [`block`](super::block). It stays attached as long as the server runs, so that no other
     /// device gets its name.
     Block(StandIn),
@@ -46,7 +54,17 @@ enum Source {
 impl Superblock {
     /// A superblock that sync(2) does not reach.
     pub(super) fn named(options: &MountOptions) -> io::Result<Self> {
-        Self::new(Source::Name(options.source.clone()), options)
+        let mut name = options.source.clone();
+        if name.len() > MOST_NAME_BYTES {
+            let flags = OFlags::PATH | OFlags::CLOEXEC;
+            if let Ok(file) = open(&name, flags, Mode::empty()) {
+                return Self::new(Source::File(file), options);
+            }
+            // A URL.
+            let cut = name.as_bytes()[..MOST_NAME_BYTES].to_vec();
+            name = OsString::from_vec(cut);
+        }
+        Self::new(Source::Name(name), options)
     }
 
     /// A superblock that sync(2) reaches.
@@ -56,7 +74,8 @@ impl Superblock {
 
     fn new(source: Source, options: &MountOptions) -> io::Result<Self> {
         let device = open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { device, source, allow_other: options.allow_other })
+        let (allow_other, labels) = (options.allow_other, options.labels.clone());
+        Ok(Self { device, source, allow_other, labels })
     }
 
     /// The connection.
@@ -79,11 +98,15 @@ impl Superblock {
 
     fn ask(&self, is_read_only: bool, attributes: MountAttrFlags) -> rustix::io::Result<Tree> {
         let (kind, source) = match &self.source {
-            Source::Name(name) => ("fuse", Path::new(name)),
-            Source::Block(device) => ("fuseblk", device.path()),
+            Source::Name(name) => ("fuse", PathBuf::from(name)),
+            Source::File(file) => {
+                let (process, descriptor) = (std::process::id(), file.as_raw_fd());
+                ("fuse", format!("/proc/{process}/fd/{descriptor}").into())
+            }
+            Source::Block(device) => ("fuseblk", device.path().to_owned()),
         };
         let asked = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
-        fsconfig_set_string(&asked, "source", source)?;
+        fsconfig_set_string(&asked, "source", &source)?;
         for (name, value) in [
             ("subtype", SUBTYPE.to_owned()),
             ("fd", self.device.as_raw_fd().to_string()),
@@ -104,6 +127,9 @@ impl Superblock {
         for (name, _) in flags.iter().filter(|(_, is_set)| *is_set) {
             fsconfig_set_flag(&asked, *name)?;
         }
+        for (name, label) in &self.labels {
+            fsconfig_set_string(&asked, *name, label)?;
+        }
         fsconfig_create(&asked)?;
         fsmount(&asked, FsMountFlags::FSMOUNT_CLOEXEC, attributes).map(Tree::received)
     }
@@ -121,5 +147,6 @@ pub(crate) fn attributes(options: &MountOptions, server: &ServerOptions) -> Moun
     attributes.set(MountAttrFlags::MOUNT_ATTR_NODEV, options.nodev);
     attributes.set(MountAttrFlags::MOUNT_ATTR_NOEXEC, options.noexec);
     attributes.set(MountAttrFlags::MOUNT_ATTR_NODIRATIME, server.nodiratime);
+    attributes.set(MountAttrFlags::MOUNT_ATTR_NOSYMFOLLOW, options.nosymfollow);
     attributes
 }

@@ -1,5 +1,6 @@
 //! Tables of mounts, as `/proc/PID/mountinfo` shows them.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +27,8 @@ pub struct MountEntry {
     pub root: PathBuf,
     /// Where it is mounted.
     pub path: PathBuf,
+    /// The type of the file system, as the kernel shows it.
+    pub kind: String,
     /// Options of the mount, with commas between them.
     pub options: String,
     /// Options of the file system, which all its mounts share.
@@ -57,7 +60,17 @@ impl MountTable {
 
     /// The mount at `path`, if a server of this kind serves it. The last mount lies on top.
     pub fn ours_at(&self, path: &Path) -> Option<&MountEntry> {
-        self.0.iter().rfind(|mount| mount.path == path).filter(|mount| mount.is_ours)
+        self.at(path).filter(|mount| mount.is_ours)
+    }
+
+    /// The mount at `path`: the last one lies on top.
+    pub fn at(&self, path: &Path) -> Option<&MountEntry> {
+        self.0.iter().rfind(|mount| mount.path == path)
+    }
+
+    /// All mounts.
+    pub fn all(&self) -> impl Iterator<Item = &MountEntry> {
+        self.0.iter()
     }
 
     /// All mounts that servers of this kind serve.
@@ -103,7 +116,7 @@ impl MountEntry {
         let owner = superblock_options.split(',').find_map(|word| word.strip_prefix("user_id="));
         let owner = owner.and_then(|id| id.parse().ok());
         let (is_ours, source) = match &*kind {
-            TYPE => (true, source),
+            TYPE => (true, named(source)),
             BLOCK_TYPE => (true, StandIn::target_of(&source).unwrap_or(source)),
             _ => (false, source),
         };
@@ -114,6 +127,7 @@ impl MountEntry {
             device,
             root,
             path,
+            kind,
             options,
             superblock_options,
             is_ours,
@@ -122,6 +136,12 @@ impl MountEntry {
             owner,
         }
     }
+}
+
+/// The path of a source that the table shows by a descriptor of its server, since it is too long
+/// for the kernel. Only root, and the user who runs the server, can look it up.
+fn named(source: PathBuf) -> PathBuf {
+    if source.starts_with("/proc") { fs::read_link(&source).unwrap_or(source) } else { source }
 }
 
 #[cfg(test)]

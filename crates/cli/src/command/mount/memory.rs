@@ -13,6 +13,8 @@ use larder_fuse::{ServerOptions, Settings};
 
 use larder_objects::parse_size;
 
+use super::cgroup::memory_limit;
+
 /// The program, and its memory when it is idle.
 const PROGRAM_BYTES: usize = 20 << 20;
 /// The least that a server works with.
@@ -57,10 +59,12 @@ impl Memory {
         Ok(Self { bytes, objects_bytes: 0 })
     }
 
-    /// An eighth of the machine's memory, but not more than a server can use well.
+    /// An eighth of the machine's memory, or of what the cgroups of this process allow, but not more
+    /// than a server can use well.
     pub fn of_this_machine() -> Self {
         let info = rustix::system::sysinfo();
         let bytes = u64::from(info.mem_unit) * info.totalram;
+        let bytes = bytes.min(memory_limit().unwrap_or(u64::MAX));
         let eighth = usize::try_from(bytes / 8).unwrap_or(usize::MAX);
         Self { bytes: eighth.clamp(LEAST_BYTES, MOST_BYTES_UNASKED), objects_bytes: 0 }
     }

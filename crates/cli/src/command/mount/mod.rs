@@ -1,11 +1,13 @@
 //! `larder mount`.
 
 mod background;
+mod cgroup;
 mod further;
 mod helper;
 mod memory;
 mod options;
 mod part;
+mod place;
 mod remount;
 
 use std::env;
@@ -63,7 +65,10 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///
 /// Options are those of mount and of btrfs:
 ///   ro, rw                what may be changed
-///   nodev, nosuid, noexec what files may do
+///   nodev, nosuid, noexec what files may do; dev, suid, exec after them revoke them
+///   nosymfollow           symbolic links are not followed (root alone)
+///   context=, fscontext=, defcontext=, rootcontext=
+///                         labels of SELinux (root alone); ignored without SELinux
 ///   allow_other           other users may look in
 ///   subvol=PATH, subvolid=ID
 ///                         the subvolume to show; otherwise the default one
@@ -103,16 +108,17 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///   rescue=nologreplay, nologreplay, norecovery
 ///                         accepted with ro, which never replays a log
 /// These change nothing, since larder does always what they ask for or has no such thing:
-///   acl, async, auto, barrier, datacow, datasum, default_permissions, defaults, dev, exec,
-///   flushoncommit, noautodefrag, nodiscard, noenospc_debug, noflushoncommit, noinode_cache,
-///   noiversion, nolazytime, norelatime, nossd, nossd_spread, nostrictatime, silent, loud,
-///   skip_balance, space_cache, space_cache=v2, ssd, suid, treelog, and those for other programs:
-///   _netdev, comment=…, noauto, nofail, nouser, x-…
+///   acl, async, auto, barrier, datacow, datasum, default_permissions, defaults,
+///   flushoncommit, loop, mand, noautodefrag, nodiscard, noenospc_debug, noflushoncommit,
+///   noinode_cache, noiversion, nolazytime, nomand, norelatime, nossd, nossd_spread, nostrictatime,
+///   silent, loud, skip_balance, space_cache, space_cache=v2, ssd, symfollow, treelog, and those for
+///   other programs: _netdev, comment=…, helper=…, uhelper=…, user=…, noauto, nofail, nogroup,
+///   noowner, nouser, nousers, x-…, X-…
 /// These cannot be obeyed, and are refused with the reason:
-///   alloc_start, autodefrag, check_int, check_int_data, check_int_print_mask, clear_cache, dirsync,
+///   alloc_start, autodefrag, bind, check_int, check_int_data, check_int_print_mask, clear_cache, dirsync,
 ///   enospc_debug, fatal_errors, fragment, inode_cache, iversion, lazytime, metadata_ratio, noacl,
-///   nobarrier, nospace_cache, ref_verify, rescan_uuid_tree, space_cache=v1, ssd_spread, sync,
-///   thread_pool, and all of rescue= except nologreplay and usebackuproot
+///   nobarrier, nospace_cache, ref_verify, rescan_uuid_tree, sizelimit, space_cache=v1, ssd_spread,
+///   sync, thread_pool, and all of rescue= except nologreplay and usebackuproot
 /// `remount` changes the options of a mount: ro, rw, and all others that can change. Only root can
 /// change ro and rw. The subvolume that is shown, the users who see it, the ids that are mapped,
 /// and the times of last access that are kept cannot change.
@@ -151,7 +157,7 @@ pub struct Mount {
           conflicts_with_all = ["partition", "offset"])]
     create: Option<u64>,
     /// The most memory that the server has resident, at least 128M; by default an eighth of the
-    /// machine's, but at most 1G. At the limit things get slower. Open inodes are not bounded: each
+    /// machine's, or of what its memory cgroup (a container) allows, but at most 1G. At the limit things get slower. Open inodes are not bounded: each
     /// takes up to 2K
     #[arg(long, value_name = "SIZE", value_parser = Memory::parse)]
     memory: Option<Memory>,
@@ -245,9 +251,7 @@ impl Mount {
     fn serve(self, reporter: &Reporter) -> Outcome {
         let mut options = Options::parse(self.options.iter().map(String::as_str))?;
         let (mountpoint, devices) = self.paths.split_last().context("no mountpoint was given")?;
-        let mountpoint =
-            mountpoint.canonicalize().with_context(|| mountpoint.display().to_string())?;
-        ensure!(mountpoint.is_dir(), "{}: not a directory", mountpoint.display());
+        let mountpoint = place::place(mountpoint)?;
         let devices: Vec<PathBuf> =
             devices.iter().cloned().chain(options.devices.iter().map(PathBuf::from)).collect();
         let made = match self.create {

@@ -1,7 +1,7 @@
 //! The words after `-o`.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
@@ -61,7 +61,7 @@ impl fmt::Display for Subvolume {
 }
 
 /// Words that change nothing, or that are for other programs that read the same table.
-const OF_NO_EFFECT: [&str; 30] = [
+const OF_NO_EFFECT: [&str; 34] = [
     "_netdev",
     "acl",
     "async",
@@ -69,37 +69,44 @@ const OF_NO_EFFECT: [&str; 30] = [
     "barrier",
     "default_permissions",
     "defaults",
-    "dev",
-    "exec",
     // A commit always has all data.
     "flushoncommit",
+    // An image needs no loop device here.
+    "loop",
     "loud",
+    // The kernel has no such locks any more.
+    "mand",
     "noauto",
     "noautodefrag",
     "noenospc_debug",
     "noflushoncommit",
     "nofail",
+    "nogroup",
     "noinode_cache",
     "noiversion",
     "nolazytime",
+    "nomand",
+    "noowner",
     "norelatime",
     "nossd",
     "nossd_spread",
     "nostrictatime",
     "nouser",
+    "nousers",
     // There is no balance to resume.
     "skip_balance",
     "silent",
     "space_cache",
     "space_cache=v2",
     "ssd",
-    "suid",
+    "symfollow",
 ];
 
 /// Words of btrfs that cannot be obeyed, and why.
-const REFUSED: [(&str, &str); 23] = [
+const REFUSED: [(&str, &str); 25] = [
     ("alloc_start", "space is given out from the start of each device"),
     ("autodefrag", "nothing is defragmented in the background"),
+    ("bind", "that is for mount(8): mount --bind"),
     ("check_int", "no checker compares what is written with what was there"),
     ("check_int_data", "no checker compares what is written with what was there"),
     ("check_int_print_mask", "no checker compares what is written with what was there"),
@@ -117,6 +124,7 @@ const REFUSED: [(&str, &str); 23] = [
     ("nospace_cache", "the free space tree is always in use"),
     ("ref_verify", "references are counted in one way only"),
     ("rescan_uuid_tree", "the uuid tree is kept up to date"),
+    ("sizelimit", "the file system says where it ends"),
     ("space_cache=v1", "free space is kept in a tree"),
     ("ssd_spread", "space is given out in one way only"),
     ("sync", "only fsync and O_SYNC make writes durable at once"),
@@ -134,6 +142,14 @@ const RESCUES: [&str; 8] = [
     "ignoresuperflags",
     "imetacsums",
 ];
+
+/// Exists if the kernel runs SELinux.
+const SELINUX: &str = "/sys/fs/selinux";
+
+/// The option of SELinux with this name.
+fn label(name: &str) -> Option<&'static str> {
+    ["context", "fscontext", "defcontext", "rootcontext"].into_iter().find(|it| *it == name)
+}
 
 impl Options {
     /// Reads lists of words with commas between them.
@@ -234,13 +250,25 @@ impl Options {
             ("nosuid", None) => self.mount.nosuid = true,
             ("nodev", None) => self.mount.nodev = true,
             ("noexec", None) => self.mount.noexec = true,
+            ("suid", None) => self.mount.nosuid = false,
+            ("dev", None) => self.mount.nodev = false,
+            ("exec", None) => self.mount.noexec = false,
+            ("nosymfollow", None) => self.mount.nosymfollow = true,
+            ("symfollow", None) => self.mount.nosymfollow = false,
+            _ if let (Some(name), Some(label)) = (label(name), value) => {
+                // mount(8) leaves them out, too, where there is no SELinux.
+                if Path::new(SELINUX).exists() {
+                    self.mount.labels.push((name, label.trim_matches('"').to_owned()));
+                }
+            }
             ("io_uring", None) => self.mount.io_uring = true,
             ("no_io_uring", None) => self.mount.io_uring = false,
             ("awake", None) => self.mount.awake = true,
             ("noawake", None) => self.mount.awake = false,
-            // A user may mount so much for other users to see.
+            // A user may mount so much for other users to see, unless later words say otherwise.
             ("user" | "users" | "owner" | "group", None) => {
                 (self.mount.nosuid, self.mount.nodev) = (true, true);
+                self.mount.noexec |= name.starts_with("user");
             }
             ("compress" | "compress-force", value) => {
                 self.compression = compression(name, value).with_context(|| format!("'{word}'"))?;
@@ -302,8 +330,8 @@ impl Options {
                 }
             }
             _ if OF_NO_EFFECT.contains(&word) => {}
-            ("comment", Some(_)) => {}
-            _ if name.starts_with("x-") => {}
+            ("comment" | "user" | "helper" | "uhelper", Some(_)) => {}
+            _ if name.starts_with("x-") || name.starts_with("X-") => {}
             _ => return Err(refusal(name, word)),
         }
         Ok(())
@@ -393,6 +421,30 @@ mod tests {
         nospace_cache ssd ssd_spread nossd nossd_spread subvol=/a subvolid=5 thread_pool=4 treelog \
         notreelog usebackuproot user_subvol_rm_allowed recovery inode_cache noinode_cache \
         ref_verify alloc_start=1 noatime nodiratime relatime strictatime";
+
+    /// The options of mount(8) that file systems get to see, without those of btrfs above.
+    const GENERIC: &str = "async auto noauto context=a:b:c:s0 fscontext=a:b:c defcontext=a:b:c \
+        rootcontext=a:b:c defaults dev nodev diratime dirsync exec noexec group iversion noiversion \
+        mand nomand _netdev nofail relatime norelatime strictatime nostrictatime lazytime nolazytime \
+        suid nosuid silent loud owner ro rw sync user nouser users nosymfollow x-systemd.automount \
+        X-mount.mkdir comment=a user=ann loop sizelimit=1 bind";
+
+    #[test]
+    fn every_generic_option_is_obeyed_accepted_or_refused_with_a_reason() {
+        for word in GENERIC.split_whitespace() {
+            if let Err(error) = Options::parse(["ro", word]) {
+                let said = error.to_string();
+                assert!(said.contains(word) && said.contains("cannot be obeyed: "), "{said}");
+            }
+        }
+        let mount = |list| Options::parse([list]).unwrap().mount;
+        let may = |it: MountOptions| (it.nosuid, it.nodev, it.noexec);
+        assert_eq!(may(mount("user")), (true, true, true));
+        assert_eq!(may(mount("owner")), (true, true, false));
+        assert_eq!(may(mount("users,exec,dev")), (true, false, false));
+        assert_eq!(may(mount("dev,suid,nosuid")), (true, false, false));
+        assert!(mount("nosymfollow").nosymfollow && !mount("nosymfollow,symfollow").nosymfollow);
+    }
 
     #[test]
     fn every_option_of_btrfs_is_obeyed_accepted_or_refused_with_a_reason() {

@@ -32,7 +32,7 @@ use crate::protocol::Notice;
 use crate::protocol::abi::ShownId;
 use crate::server::access::Caller;
 use crate::server::call::failed;
-use crate::server::nodes::number_of;
+use crate::server::numbers::number_of;
 use crate::server::reach::Reach;
 use crate::server::refusal::{Refusal, refuse};
 use crate::server::state::Server;

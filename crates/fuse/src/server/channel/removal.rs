@@ -25,7 +25,7 @@ use super::changes::{Changing, MOST_UNTOLD, Untold};
 use crate::protocol::Notice;
 use crate::server::access::{Caller, EXECUTE, READ, WRITE};
 use crate::server::call::{Outcome, failed};
-use crate::server::nodes::number_of;
+use crate::server::numbers::number_of;
 use crate::server::state::Server;
 
 /// A batch has so many names. The client is told after each.

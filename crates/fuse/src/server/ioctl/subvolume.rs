@@ -15,7 +15,7 @@ use super::call::{Ioctl, text};
 use crate::protocol::Notice;
 use crate::server::access::{EXECUTE, WRITE};
 use crate::server::call::{Call, Outcome, failed};
-use crate::server::nodes::number_of;
+use crate::server::numbers::number_of;
 use crate::server::reach::Reach;
 
 /// Type and permissions of a subvolume's root, before the umask.
