@@ -24,6 +24,8 @@ pub struct VolumeDevice {
     /// It missed commits, and has not been brought up to date since.
     pub(crate) is_stale: AtomicBool,
     pub(crate) is_seed: bool,
+    /// A crash left its first superblock older than another copy.
+    pub(crate) has_older_first_copy: bool,
     pub(crate) counters: DeviceCounters,
     pub(crate) baseline: Baseline,
     pub(crate) reports: ReportLimit,
@@ -53,10 +55,17 @@ impl VolumeDevice {
             generation,
             is_stale: AtomicBool::new(false),
             is_seed: false,
+            has_older_first_copy: false,
             counters: DeviceCounters::default(),
             baseline: Baseline::default(),
             reports: ReportLimit::default(),
         }
+    }
+
+    /// Whether its first superblock was sound, but older than another copy, when the volume was
+    /// opened: a crash came while the copies were written. The kernel reads the first one only.
+    pub fn has_older_first_copy(&self) -> bool {
+        self.has_older_first_copy
     }
 
     /// Id of the device in the file system.

@@ -17,6 +17,15 @@ pub struct ScannedDevice {
     pub copies: Vec<SuperblockCopy>,
 }
 
+impl ScannedDevice {
+    /// Whether the first copy is sound and older than the superblock that counts.
+    pub(crate) fn has_older_first_copy(&self) -> bool {
+        let first = self.copies.first().filter(|copy| copy.offset == OFFSETS[0]);
+        let generation = first.and_then(|copy| copy.state.as_ref().ok());
+        generation.is_some_and(|first| *first < self.superblock.generation.get())
+    }
+}
+
 /// The result for one place of a superblock.
 #[derive(Debug)]
 pub struct SuperblockCopy {

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use larder_device::{Device, MemoryDevice};
 use larder_filesystem::Inode;
+use larder_format::Superblock;
+use larder_format::superblock::{OFFSETS, SUPERBLOCK_SIZE};
 use larder_test_devices::{Recording, Survival};
 
 use super::{Disk, lookup, make_directory, make_file, open, open_file, read, top, write};
@@ -32,4 +35,41 @@ fn synced_changes_are_replayed_after_a_power_cut() {
     assert!(lookup(&top(&fs), "not-synced").is_err());
     fs.sync().unwrap();
     left.check();
+}
+
+fn first_superblock(device: &MemoryDevice) -> Box<Superblock> {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    device.read_at(&mut bytes, OFFSETS[0].0).unwrap();
+    Superblock::parse(&bytes, OFFSETS[0]).unwrap()
+}
+
+/// A crash came after the copies of the superblock were written, and before the first one, which
+/// leads to the log of the commit before. The kernel reads the first one only: nothing may change
+/// what that leads to.
+#[test]
+fn a_first_superblock_that_is_older_than_its_copies_is_renewed_before_anything_changes() {
+    let disk = Disk::new();
+    let fs = disk.open();
+    let file = make_file(&top(&fs), "file");
+    fs.sync().unwrap();
+    write(&file, b"logged", 0);
+    file.sync().unwrap();
+    let old = disk.0.snapshot();
+    write(&file, b"committed", 0);
+    fs.sync().unwrap();
+    let generation = fs.generation();
+    drop((file, fs));
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    old.read_at(&mut bytes, OFFSETS[0].0).unwrap();
+    disk.0.write_at(&bytes, OFFSETS[0].0).unwrap();
+    let left = first_superblock(&disk.0);
+    assert!(left.generation.get() < generation && left.log_root.get() != 0);
+
+    let fs = disk.open();
+    let renewed = first_superblock(&disk.0);
+    assert_eq!((renewed.generation.get(), renewed.log_root.get()), (generation, 0));
+    assert_eq!(fs.generation(), generation, "there was no commit");
+    assert_eq!(read(&open_file(&top(&fs), "file")), b"committed");
+    drop(fs);
+    disk.check();
 }

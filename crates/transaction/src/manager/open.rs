@@ -12,7 +12,7 @@ use super::abort::Abort;
 use super::bookkeeping::Bookkeeping;
 use super::durable::DurableState;
 use super::join_gate::JoinGate;
-use super::resync::{ResyncProgress, bring_devices_up_to_date};
+use super::resync::{ResyncProgress, bring_devices_up_to_date, renew_first_superblocks};
 use super::roots::Roots;
 use super::space_waiters::SpaceWaiters;
 use super::superblock::NextSuperblock;
@@ -78,7 +78,9 @@ impl TransactionManager {
     /// Opens a file system that may have log trees.
     fn load(volume: Arc<Volume>, cache: Arc<BlockCache>) -> Result<Self> {
         load::check_writable(&volume)?;
-        Self::load_trees(volume, cache).map_err(Error::while_opening)
+        let manager = Self::load_trees(volume, cache).map_err(Error::while_opening)?;
+        renew_first_superblocks(&manager)?;
+        Ok(manager)
     }
 
     fn load_trees(volume: Arc<Volume>, cache: Arc<BlockCache>) -> Result<Self> {

@@ -5,6 +5,7 @@
 //!   on it: if this is interrupted, the next opening begins again.
 //! - Copied content was verified if it has a checksum. If it has none, it comes from a device that
 //!   missed nothing; otherwise the device that missed commits stays stale, and is not read.
+//! - The first copies of the superblock lead to the last commit before anything changes.
 //! - If a device is missing, a commit that it lacks comes before any other change.
 //! - The reported progress only goes forward, and ends at its total if nothing fails.
 
@@ -29,6 +30,18 @@ pub struct ResyncProgress {
     pub done_bytes: u64,
     /// Bytes to look at in total.
     pub total_bytes: u64,
+}
+
+/// Before anything else is written: makes all copies of the superblock alike, if a crash left the
+/// first ones older. The kernel reads only those, and needs what they lead to; changes would
+/// overwrite it.
+pub(super) fn renew_first_superblocks(manager: &TransactionManager) -> Result<()> {
+    let volume = manager.volume();
+    if volume.devices().iter().any(|device| device.has_older_first_copy() && !device.is_seed()) {
+        tracing::warn!("a crash left a first superblock older than its copies: it is renewed");
+        volume.write_superblocks(&manager.durable.superblock())?;
+    }
+    Ok(())
 }
 
 /// Before the first change: notes that devices are missing, and brings those up to date that missed

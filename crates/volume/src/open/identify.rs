@@ -19,6 +19,8 @@ use crate::scan::{scan, scan_copy};
 pub(super) struct GivenDevices {
     pub(super) newest: Box<Superblock>,
     devices: Vec<(Arc<dyn Device>, Box<Superblock>)>,
+    /// UUIDs of devices whose first copy is older than the superblock that counts.
+    older_first_copies: Vec<Uuid>,
 }
 
 impl GivenDevices {
@@ -31,9 +33,13 @@ impl GivenDevices {
             None => scan(&**device),
         };
         let mut found = Vec::with_capacity(devices.len());
+        let mut older_first_copies = Vec::new();
         for device in devices {
-            let superblock = superblock_of(&device)?.superblock;
-            found.push((device, superblock));
+            let scanned = superblock_of(&device)?;
+            if scanned.has_older_first_copy() {
+                older_first_copies.push(scanned.superblock.dev_item.uuid());
+            }
+            found.push((device, scanned.superblock));
         }
         // A file system that grew from a seed is newer than its seed and not a seed itself, or the
         // seed of another that is not here.
@@ -43,7 +49,7 @@ impl GivenDevices {
         };
         let superblocks = found.iter().map(|(_, superblock)| superblock);
         let newest = superblocks.rev().max_by_key(|s| rank(s)).ok_or(OpenError::NoDevices)?.clone();
-        let found = Self { newest, devices: found };
+        let found = Self { newest, devices: found, older_first_copies };
         found.check_foreign()?;
         found.check_duplicates()?;
         found.check_commits()?;
@@ -143,6 +149,7 @@ impl GivenDevices {
         VolumeDevice {
             is_stale,
             is_seed,
+            has_older_first_copy: self.older_first_copies.contains(&dev_item.uuid()),
             ..VolumeDevice::member(dev_item, Some(device.clone()), Some(generation))
         }
     }
