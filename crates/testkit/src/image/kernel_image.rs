@@ -1,6 +1,8 @@
 //! An image that the kernel made and filled.
 
 use std::ffi::OsStr;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -14,6 +16,12 @@ use crate::sparse_file::sparse_copy;
 
 /// Options to see everything, whatever the default subvolume, and to change nothing.
 const READING: &str = "ro,noatime,subvolid=5";
+
+/// The places of the superblock and its copies on a device, and their length.
+const SUPERBLOCKS: [u64; 3] = [64 << 10, 64 << 20, 256 << 30];
+const SUPERBLOCK_BYTES: usize = 4096;
+/// The address of the tree of log trees in a superblock.
+const LOG_ROOT: Range<usize> = 96..104;
 
 /// Options without commits in the background while a test runs.
 const NEVER_COMMITTING: &str = "commit=300";
@@ -116,15 +124,34 @@ impl KernelImage {
     }
 
     /// The state after a power cut after `work` on the image, which is mounted with the options of
-    /// its spec. Files that `work` syncs are in log trees, unless it commits.
+    /// its spec. Files that `work` syncs are in log trees, unless it commits. Without a log `work` is
+    /// done again on another copy: any program that calls sync(2) commits here too.
     #[must_use]
     #[track_caller]
-    pub fn cut_power(&self, work: impl FnOnce(&Path)) -> Self {
+    pub fn cut_power(&self, work: impl Fn(&Path)) -> Self {
+        const ATTEMPTS: u32 = 4;
+        let mut crashed = self.cut_power_once(&work);
+        for _ in 1..ATTEMPTS {
+            if crashed.has_log() {
+                break;
+            }
+            crashed = self.cut_power_once(&work);
+        }
+        crashed
+    }
+
+    /// Whether the first superblock leads to log trees.
+    fn has_log(&self) -> bool {
+        self.devices.iter().any(|device| superblocks_of(device)[0][LOG_ROOT] != [0; 8])
+    }
+
+    #[track_caller]
+    fn cut_power_once(&self, work: &impl Fn(&Path)) -> Self {
         let original = self.duplicate();
         let options = format!("{NEVER_COMMITTING},{}", self.spec.filling_options());
         let mount = original.mount(&options);
         work(mount.path());
-        original.duplicate()
+        at_one_commit(&original.devices, || original.duplicate())
     }
 
     /// A copy of the image files, to damage or change. It has the same fsid: see [`KernelMount`].
@@ -148,6 +175,35 @@ fn copy_files(files: &[PathBuf], scratch: &Scratch, suffix: &str) -> Vec<PathBuf
         target
     };
     files.iter().map(copy).collect()
+}
+
+/// Copies the devices of a mounted file system until no commit comes meanwhile: any program that
+/// calls sync(2) causes one, and a copy with parts of two commits is no state that a power cut
+/// leaves.
+#[track_caller]
+fn at_one_commit<T>(devices: &[PathBuf], copy: impl Fn() -> T) -> T {
+    const ATTEMPTS: u32 = 100;
+    let superblocks = || devices.iter().map(|path| superblocks_of(path)).collect::<Vec<_>>();
+    for _ in 0..ATTEMPTS {
+        let (before, copied) = (superblocks(), copy());
+        if superblocks() == before {
+            return copied;
+        }
+    }
+    panic!("each time that {devices:?} were copied, the kernel committed");
+}
+
+/// The superblock and its copies.
+fn superblocks_of(device: &Path) -> Vec<Vec<u8>> {
+    let file = std::fs::File::open(device).expect("the image file opens");
+    let len_bytes = file.metadata().expect("it has a length").len();
+    let read = |offset: &u64| {
+        let mut superblock = vec![0; SUPERBLOCK_BYTES];
+        file.read_exact_at(&mut superblock, *offset).expect("it is read");
+        superblock
+    };
+    let reached = |offset: &&u64| *offset + SUPERBLOCK_BYTES as u64 <= len_bytes;
+    SUPERBLOCKS.iter().take_while(reached).map(read).collect()
 }
 
 /// mkfs.btrfs works on files directly: no loop device is needed.
@@ -176,7 +232,7 @@ fn fill_until_power_cut(
     content.fill(mount.path());
     mount.sync();
     let unfinished = PowerCut::prepare(&mount);
-    let copies = copy_files(devices, scratch, ".power-cut");
+    let copies = at_one_commit(devices, || copy_files(devices, scratch, ".power-cut"));
     drop(unfinished);
     drop(mount);
     for file in devices {
