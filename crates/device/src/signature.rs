@@ -12,6 +12,8 @@ pub struct Signature {
     pub name: String,
     /// The purpose.
     pub purpose: Purpose,
+    /// The uuid of a file system, as text; other content may have one too.
+    pub uuid: Option<String>,
 }
 
 /// The purpose of a device's content.

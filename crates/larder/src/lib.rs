@@ -78,7 +78,8 @@ pub mod commands {
 }
 
 pub use find::{
-    FilesystemName, find_filesystem, find_filesystems, find_further_devices, is_seed, uuid_of,
+    FilesystemName, block_devices, find_filesystem, find_filesystems, find_further_devices,
+    is_seed, uuid_of,
 };
 #[doc(inline)]
 pub use larder_filesystem::{

@@ -4,13 +4,14 @@ use std::env;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use clap::Args;
 use larder::device::Place;
+use larder_device::{Access, Device, FileDevice};
 use larder_format::compression::Compression;
 use larder_format::{ChecksumType, Profile, Uuid};
 use larder_mkfs::{
@@ -200,16 +201,25 @@ fn expect_new(uuid: Uuid, devices: &[PathBuf]) -> anyhow::Result<()> {
     if targets.is_empty() {
         return Ok(());
     }
-    let Some(others) = larder::find_filesystems().remove(&uuid) else { return Ok(()) };
     let is_other = |path: &PathBuf| number(path).is_none_or(|number| !targets.contains(&number));
-    match others.map(|others| others.into_iter().find(is_other)) {
-        Ok(None) => Ok(()),
-        Ok(Some(other)) => bail!(
+    let mut others = larder::block_devices().into_iter().filter(is_other);
+    match others.find(|path| has_uuid(path, uuid)) {
+        None => Ok(()),
+        Some(other) => bail!(
             "{}: has a file system with the uuid {uuid} already; leave out --uuid, or detach it",
             other.display()
         ),
-        Err(error) => Err(error.into()),
     }
+}
+
+/// Whether there is a file system with this uuid on a device, as far as it can be read.
+fn has_uuid(path: &Path, uuid: Uuid) -> bool {
+    let known = || {
+        let device = FileDevice::open(path, Access::ReadOnly).ok()?;
+        let signature = device.signature(0..device.len_bytes()).ok()??;
+        signature.uuid?.parse::<Uuid>().ok()
+    };
+    larder::uuid_of(path) == Some(uuid) || known() == Some(uuid)
 }
 
 /// The user who runs this.

@@ -200,6 +200,17 @@ fn a_uuid_of_another_block_device_is_refused() {
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && said.contains(UUID), "{said}");
     assert!(said.contains(first.to_str().unwrap()), "{said}");
+    // Other file systems have uuids too.
+    let other = scratch.sparse_file("other", 300 << 20);
+    let mut make = Command::new("mkfs.ext4");
+    make.args(["-q", "-U", "7e5b4cf3-0000-4b8e-9f7e-1c3a2b5d6e70"]).arg(&other);
+    assert!(make.status().unwrap().success());
+    let other = LoopDevice::attach(&other);
+    let mut command = Command::new(LARDER);
+    command.args(["mkfs", "-q", "-f", "-U", "7e5b4cf3-0000-4b8e-9f7e-1c3a2b5d6e70"]);
+    let refused = command.arg(second).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains(other.path().to_str().unwrap()), "{said}");
     // The same one again is no other.
     assert!(mkfs(first).status.success());
     assert!(mkfs(&scratch.sparse_file("file", 300 << 20)).status.success());

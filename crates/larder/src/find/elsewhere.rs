@@ -4,6 +4,6 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// No block devices.
-pub(super) fn block_devices() -> BTreeSet<PathBuf> {
+pub fn block_devices() -> BTreeSet<PathBuf> {
     BTreeSet::new()
 }

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use larder_device::StandIn;
 use larder_image::Place;
 
-/// All block devices that the kernel knows and that no other device is made from.
-pub(super) fn block_devices() -> BTreeSet<PathBuf> {
+/// All block devices that the kernel knows and that no other device is made from. A disk whose
+/// only partition with btrfs the kernel knows is that partition.
+pub fn block_devices() -> BTreeSet<PathBuf> {
     let table = fs::read_to_string("/proc/partitions").unwrap_or_default();
     let names = table.lines().skip(2).filter_map(|line| line.split_whitespace().nth(3));
     let is_held = |name: &str| {

@@ -23,9 +23,9 @@ use larder_platform::{FileId, FileTypeExt};
 use larder_volume::{MissingDevice, OpenError, Volume};
 
 #[cfg(not(target_os = "linux"))]
-use self::elsewhere::block_devices;
+pub use self::elsewhere::block_devices;
 #[cfg(target_os = "linux")]
-use self::linux::block_devices;
+pub use self::linux::block_devices;
 use crate::Result;
 
 /// A name that a file system has on its devices.

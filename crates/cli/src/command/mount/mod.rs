@@ -282,11 +282,13 @@ impl Mount {
         if !options.mount.read_only
             && let Some(reason) = opened.as_ref().err().and_then(only_reading)
         {
-            // As mount does with what is write-protected.
-            tracing::warn!("{reason}: mounted read-only");
             options.mount.read_only = true;
             said.push("ro".into());
             opened = open(&devices, &nodes, &options, memory, join);
+            if opened.is_ok() {
+                // As mount does with what is write-protected.
+                tracing::warn!("{reason}: mounted read-only");
+            }
         }
         let opened = opened?;
         let Some(filesystem) = opened else {

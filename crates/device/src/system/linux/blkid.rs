@@ -18,8 +18,8 @@ use crate::signature::{Purpose, Signature};
 /// The library by the name of its interface, which has been the same since 2009.
 const NAME: &str = "libblkid.so.1";
 
-/// `BLKID_SUBLKS_TYPE` and `BLKID_SUBLKS_USAGE` of blkid/blkid.h.
-const TYPE_AND_USAGE: c_int = 1 << 5 | 1 << 7;
+/// `BLKID_SUBLKS_UUID`, `BLKID_SUBLKS_TYPE` and `BLKID_SUBLKS_USAGE` of blkid/blkid.h.
+const WANTED: c_int = 1 << 3 | 1 << 5 | 1 << 7;
 
 /// The most probes that find something, of which there are a few dozen.
 const MOST_PROBES: usize = 256;
@@ -90,7 +90,7 @@ impl<'f> Probe<'f> {
         let is_set = unsafe {
             (blkid.set_device)(raw.as_ptr(), file.as_raw_fd(), offset, len_bytes) == 0
                 && (blkid.enable_superblocks)(raw.as_ptr(), 1) == 0
-                && (blkid.set_superblocks_flags)(raw.as_ptr(), TYPE_AND_USAGE) == 0
+                && (blkid.set_superblocks_flags)(raw.as_ptr(), WANTED) == 0
                 && (blkid.enable_partitions)(raw.as_ptr(), 1) == 0
         };
         if is_set { Ok(probe) } else { Err(io::Error::other("libblkid cannot read it")) }
@@ -152,10 +152,10 @@ pub(crate) fn signature(file: &File, range: Range<u64>) -> io::Result<Option<Sig
                 Some("crypto") => Purpose::Encrypted,
                 _ => Purpose::Other,
             };
-            return Ok(Some(Signature { name, purpose }));
+            return Ok(Some(Signature { name, purpose, uuid: probe.value(c"UUID") }));
         }
         if let Some(name) = probe.value(c"PTTYPE") {
-            return Ok(Some(Signature { name, purpose: Purpose::PartitionTable }));
+            return Ok(Some(Signature { name, purpose: Purpose::PartitionTable, uuid: None }));
         }
     }
     Ok(None)
@@ -187,8 +187,8 @@ mod tests {
         file.write_all_at(&page, start).unwrap();
         file.flush().unwrap();
         assert_eq!(found(&file, 0..64 << 20), None);
-        let swap = Signature { name: "swap".into(), purpose: Purpose::Other };
-        assert_eq!(found(&file, start..end), Some(swap));
+        let swap = found(&file, start..end).expect("swap space");
+        assert_eq!((&*swap.name, swap.purpose), ("swap", Purpose::Other));
         assert_eq!(found(&file, start..start), None);
     }
 
@@ -202,7 +202,7 @@ mod tests {
         block[8..12].copy_from_slice(&90_u32.to_le_bytes());
         block[20..24].copy_from_slice(&7_u32.to_le_bytes());
         file.write_all_at(&block, len_bytes - (64 << 10)).unwrap();
-        let member = Signature { name: "linux_raid_member".into(), purpose: Purpose::Member };
-        assert_eq!(found(&file, 0..len_bytes), Some(member));
+        let member = found(&file, 0..len_bytes).expect("a member");
+        assert_eq!((&*member.name, member.purpose), ("linux_raid_member", Purpose::Member));
     }
 }
