@@ -10,8 +10,8 @@ use crate::inode::delayed::flush::relieve;
 use crate::inode::live::InodeState;
 use crate::operation::limits::reserve_quota;
 
-/// Items that writeback of a file takes besides its extents: the inode, and the cut.
-const ITEMS: u64 = 4;
+/// Items that writeback of a file takes besides its runs of data: the inode, and both sides of a cut.
+const ITEMS: u64 = 3;
 
 /// Tree blocks that writeback of a file adds to its subvolume.
 pub(crate) const QUOTA_BLOCKS: u64 = 1;
