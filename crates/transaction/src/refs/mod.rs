@@ -7,7 +7,7 @@
 //!   that no thread counts while the head is neither here nor in the extent tree.
 //! - A new tree block whose references cancel out leaves no trace here.
 //! - Every change that is queued, and every one that a thread runs, is paid for: the queue changes
-//!   only through [`DelayedRefs::edit`], which tells the [`Payer`] the sum.
+//!   only through `DelayedRefs::edit`, which tells the [`Payer`] the sum.
 //!
 //! The only locks here that threads wait for are those of ref heads. A thread that runs heads locks
 //! each only while it edits the extent, checksum, free space and block group trees. Blocks of these
