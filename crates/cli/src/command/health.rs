@@ -3,31 +3,38 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use larder_ioctl::{DeviceErrors, DeviceInfo, Health as State};
 use serde::Serialize;
 
 use super::Outcome;
+use crate::device_errors::{Counted, mounted_at, of_image, of_mount};
 use crate::global::Global;
 use crate::output::stdout;
 use crate::print::{Name, local_time, local_time_with_zone, write_json};
+use crate::source::Source;
 
-/// Show the health of a mount of larder: last commit, errors, since when and why it is read-only
+/// Show the health of a file system: last commit, errors, since when and why it is read-only
 ///
 /// The exit code is 1 if an error made the file system read-only, and 0 otherwise. Errors of
-/// devices are also told by `larder device stats`, which can set them to zero.
+/// devices are also told by `larder device stats`, which can set them to zero. What is not mounted has
+/// a last commit and errors of devices; `larder check` says whether it is sound.
 ///
-/// Example: larder health ~/mnt
+/// Examples:
+///   larder health ~/mnt
+///   larder health disk.img
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub struct Health {
-    /// A directory of the file system
+    #[command(flatten)]
+    source: Source,
+    /// A directory of a mount, or an image or a device
     #[arg(value_name = "PATH")]
     path: PathBuf,
 }
@@ -35,20 +42,30 @@ pub struct Health {
 impl Health {
     pub fn run(self, global: &Global) -> Outcome {
         let named = || self.path.display().to_string();
-        let directory = File::open(&self.path).with_context(named)?;
-        let Some(state) = larder_ioctl::health(&directory).with_context(named)? else {
-            bail!("{}: larder has mounted nothing here", named());
-        };
+        let (state, devices) = self.state().with_context(named)?;
         let mut out = stdout();
         if global.is_json() {
-            let shown = Shown::new(&state, &directory).with_context(named)?;
-            write_json(&mut out, "health", &shown)?;
+            write_json(&mut out, "health", &Shown::new(&state, &devices))?;
         } else {
             write_state(&mut out, &state)?;
-            write_devices(&mut out, &directory).with_context(named)?;
+            write_devices(&mut out, &devices)?;
         }
         let is_well = state.made_read_only.is_none();
         Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn state(&self) -> anyhow::Result<(State, Vec<Counted>)> {
+        let Some(directory) = mounted_at(&self.path) else {
+            let (generation, devices) = of_image(&self.source, &self.path, false)?;
+            let (committed_at, made_read_only, healed_copies) = Default::default();
+            return Ok((
+                State { generation, committed_at, made_read_only, healed_copies },
+                devices,
+            ));
+        };
+        let directory = File::open(directory)?;
+        let state = larder_ioctl::health(&directory)?;
+        Ok((state.context("larder has mounted nothing here")?, of_mount(&directory, false)?))
     }
 }
 
@@ -65,15 +82,14 @@ fn write_state(out: &mut impl Write, state: &State) -> io::Result<()> {
     writeln!(out, "Healed copies:   {healed_copies}")
 }
 
-fn write_devices(out: &mut impl Write, directory: impl AsFd) -> io::Result<()> {
-    for device in larder_ioctl::devices(&directory)? {
+fn write_devices(out: &mut impl Write, devices: &[Counted]) -> io::Result<()> {
+    for (device, errors) in devices {
         let name = match &device.path[..] {
             b"" => "missing".to_owned(),
             path => OsStr::from_bytes(path).display().to_string(),
         };
-        let errors = larder_ioctl::device_errors(&directory, device.id, false)?;
         let DeviceErrors { writes, reads, flushes, corruptions, generations } = errors;
-        let text = if errors == DeviceErrors::default() {
+        let text = if *errors == DeviceErrors::default() {
             "no errors".to_owned()
         } else {
             format!(
@@ -128,21 +144,17 @@ struct Device {
 }
 
 impl Shown {
-    fn new(state: &State, directory: impl AsFd) -> io::Result<Self> {
+    fn new(state: &State, devices: &[Counted]) -> Self {
         let time = |time| local_time_with_zone(seconds_of(time));
-        let devices = larder_ioctl::devices(&directory)?.into_iter();
-        let devices = devices.map(|device| {
-            Ok(Device::new(&device, larder_ioctl::device_errors(&directory, device.id, false)?))
-        });
         let read_only = state.made_read_only.as_ref();
-        Ok(Self {
+        Self {
             generation: state.generation,
             committed: state.committed_at.map(time),
             read_only: read_only
                 .map(|(since, reason)| ReadOnly { since: time(*since), reason: reason.clone() }),
             healed_copies: state.healed_copies,
-            devices: devices.collect::<io::Result<_>>()?,
-        })
+            devices: devices.iter().map(|(info, errors)| Device::new(info, *errors)).collect(),
+        }
     }
 }
 

@@ -6,11 +6,11 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use clap::Args;
 use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
 use larder::{ErrorKind, Inode, SetAttributes, Timestamp};
 
 use super::Outcome;
 use crate::source::{PathSource, Writing};
+use crate::time_zone::time_zone;
 
 /// Set times in a file system that is not mounted, and make files that are missing
 ///
@@ -123,7 +123,7 @@ fn parse_time(text: &str) -> anyhow::Result<Timestamp> {
     }
     let time = match (text.parse::<jiff::Timestamp>(), text.parse::<DateTime>()) {
         (Ok(time), _) => time,
-        (_, Ok(local)) => local.to_zoned(TimeZone::system())?.timestamp(),
+        (_, Ok(local)) => local.to_zoned(time_zone()?)?.timestamp(),
         _ => bail!("'{text}' is not a time"),
     };
     // Nanoseconds count forward, also before 1970.

@@ -3,10 +3,10 @@
 use std::cell::Cell;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use larder_format::item::Timespec;
 
 use super::text::{Put, put};
+use crate::time_zone::SHOWN;
 
 thread_local! {
     /// The last second that was converted, and its text: neighbours in a tree share times.
@@ -43,8 +43,6 @@ const CYCLE_SECONDS: i64 = 146_097 * 24 * 60 * 60;
 /// Seconds from 1970 to the year 9000: beyond it years are shifted back by whole cycles.
 const YEAR_9000: i64 = 221_845_392_000;
 
-thread_local!(static ZONE: TimeZone = TimeZone::system());
-
 /// `2026-11-20 09:21:37 +0000` in the local time zone.
 pub fn local_time_with_zone(seconds: i64) -> String {
     format_local(seconds, "%m-%d %H:%M:%S %z")
@@ -75,7 +73,7 @@ fn format_local(seconds: i64, after_year: &str) -> String {
     // In range: the rest after whole cycles is under one cycle.
     let within = seconds - cycles * CYCLE_SECONDS;
     let time = Timestamp::from_second(within).expect("between the years -5000 and 9000");
-    let local = ZONE.with(|zone| time.to_zoned(zone.clone()));
+    let local = time.to_zoned(SHOWN.clone());
     let year = i64::from(local.year()) + cycles * 400;
     format!("{year}-{}", local.strftime(after_year))
 }

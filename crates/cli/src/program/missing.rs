@@ -4,32 +4,41 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-/// A command, or a group of commands with all that is below it; with another way, if there is one.
+/// A command, or a group of commands with all that is below it; with another way.
 struct Missing {
     path: &'static str,
-    way_out: Option<&'static str>,
-}
-
-const fn missing(path: &'static str) -> Missing {
-    Missing { path, way_out: None }
+    way_out: &'static str,
 }
 
 const fn instead(path: &'static str, way_out: &'static str) -> Missing {
-    Missing { path, way_out: Some(way_out) }
+    Missing { path, way_out }
 }
 
+/// The way out if a whole program is missing.
+pub const OF_PROGS: &str =
+    "that of btrfs-progs works on the same images, while they are not mounted";
+const BY_KERNEL: &str =
+    "the kernel's btrfs can: mount it with 'mount -t btrfs' and use btrfs-progs";
+const BY_RECEIVING: &str = "make a file system of that shape with 'larder mkfs', and fill it by 'larder send' and 'receive'";
+
 const COMMANDS: &[Missing] = &[
-    missing("balance"),
-    missing("device add"),
-    missing("device delete"),
-    missing("device remove"),
-    missing("device replace"),
-    missing("filesystem defragment"),
-    missing("filesystem resize"),
-    missing("qgroup"),
-    missing("quota"),
-    missing("replace"),
-    missing("rescue"),
+    instead("balance", BY_KERNEL),
+    instead("device add", BY_RECEIVING),
+    instead("device delete", BY_RECEIVING),
+    instead("device remove", BY_RECEIVING),
+    instead("device replace", BY_RECEIVING),
+    instead("filesystem defragment", "'cp --reflink=never' makes a copy in few pieces"),
+    instead("filesystem resize", BY_RECEIVING),
+    instead(
+        "qgroup",
+        "'larder report' and 'filesystem du' say what subvolumes hold, without quotas",
+    ),
+    instead(
+        "quota",
+        "'larder report' and 'filesystem du' say what subvolumes hold, without quotas",
+    ),
+    instead("replace", BY_RECEIVING),
+    instead("rescue", "'larder check' finds damage, and 'larder cp -a' copies what can be read"),
     instead("restore", "'larder cp -a' copies what can be read, without mounting"),
     instead("scrub", "'check --check-data-csum' reads all data, also on a mount of larder"),
 ];
@@ -136,7 +145,6 @@ pub fn asked(name: &str, read: &ArgMatches) -> Option<String> {
 }
 
 /// The sentence about a command or program that is missing.
-pub fn sentence(shown: &str, way_out: Option<&str>) -> String {
-    let way_out = way_out.map(|way_out| format!("; {way_out}")).unwrap_or_default();
-    format!("{shown}: larder cannot do this yet{way_out}")
+pub fn sentence(shown: &str, way_out: &str) -> String {
+    format!("{shown}: larder cannot do this yet; {way_out}")
 }

@@ -6,6 +6,7 @@
 mod fsck;
 mod missing;
 mod text_only;
+mod words;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -91,10 +92,16 @@ impl Program {
     /// Reads the command line.
     pub fn read(self, arguments: &[OsString]) -> Result<Larder, Stop> {
         match self {
-            Self::Missing(name) => return Err(Stop::Missing(missing::sentence(name, None))),
+            Self::Missing(name) => {
+                return Err(Stop::Missing(missing::sentence(name, missing::OF_PROGS)));
+            }
             Self::Fsck => return Err(Stop::Done(fsck::run(&arguments[1..]))),
             Self::Larder | Self::Btrfs | Self::Mkfs => {}
         }
+        let arguments = &match self {
+            Self::Larder => words::without_synonym(arguments),
+            _ => arguments.to_vec(),
+        };
         let command = self.command();
         // Whatever else is wrong, a command or a format that is missing is the reason.
         let partly = command.clone().ignore_errors(true).try_get_matches_from(arguments);
@@ -103,11 +110,12 @@ impl Program {
         if let Some(sentence) = partly.as_ref().ok().and_then(missing) {
             return Err(Stop::Missing(sentence));
         }
-        let read = command.try_get_matches_from(arguments).and_then(|read| match self {
+        let read = command.clone().try_get_matches_from(arguments).and_then(|read| match self {
             Self::Mkfs => Larder::mkfs(&read),
             _ => Larder::from_arg_matches(&read),
         });
         read.map_err(|usage| {
+            let usage = words::without_hidden(usage, &command);
             let has_no_command =
                 usage.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
             if has_no_command && self != Self::Larder {

@@ -1,9 +1,11 @@
 //! The commands on images, as a user runs them.
 
 mod archives;
+mod bulk_options;
 mod changing;
 mod commands;
 mod devices;
+mod first_steps;
 mod interrupted;
 mod json;
 mod matrix;

@@ -131,3 +131,51 @@ fn sync_waits_until_deleted_subvolumes_are_gone() {
     let image = KernelImage::build(&ImageSpec::new("deleted"), &Content::new(76));
     deletes(image.mount("subvolid=5").path());
 }
+
+/// Directories that stand for a subvolume which is not in a snapshot take what tools that copy
+/// attributes ask for, as on the kernel's btrfs: `chown -R` and `rsync -a` of a snapshot work.
+#[test]
+fn stand_ins_of_nested_subvolumes_take_attributes() {
+    let mounted = Mounted::new();
+    mounted.shell("mkdir d");
+    let run = |words: &[&str]| succeed(larder().args(words).current_dir(mounted.path()));
+    run(&["subvolume", "create", "d/outer"]);
+    run(&["subvolume", "create", "d/outer/inner"]);
+    mounted.shell("echo x > d/outer/f");
+    run(&["subvolume", "snapshot", "d/outer", "d/copy"]);
+    mounted.shell("chown -R 7:8 d/copy; chmod -R go-w d/copy; chmod 700 d/copy/inner");
+    mounted.shell("touch -d 2001-02-03 d/copy/inner");
+    let seen = mounted.shell("TZ=UTC stat -c '%a %u:%g %y' d/copy/inner");
+    assert_eq!(seen, "700 7:8 2001-02-03 00:00:00.000000000 +0000\n");
+    mounted.shell("! mkdir d/copy/inner/x 2>/dev/null; ! touch d/copy/inner/x 2>/dev/null");
+    mounted.finish();
+}
+
+#[test]
+fn addresses_lead_to_paths_that_the_mount_shows() {
+    let mut mounted = Mounted::new();
+    for path in ["q", "q/in", "other"] {
+        subvolume(&mounted, &["create", path]);
+    }
+    mounted.shell("head -c 300000 /dev/urandom > q/in/big; cp q/in/big other/copy; sync -f q");
+    let file = fs::File::open(mounted.join("q/in/big")).unwrap();
+    let extents = larder_ioctl::mapped_extents(std::os::fd::AsFd::as_fd(&file));
+    let address = extents.map(Result::unwrap).next().expect("it has data").address.to_string();
+    drop(file);
+    let resolve =
+        |place: &Path| succeed(larder().args(["inspect", "logical-resolve", &address]).arg(place));
+    let lines = |said: String| {
+        let mut lines: Vec<_> = said.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let at = |path: &str| mounted.join(path).display().to_string();
+    assert_eq!(lines(resolve(&mounted.path())), [at("other/copy"), at("q/in/big")]);
+    mounted.unmount();
+    mounted.mount(&["-o", "subvol=q"]);
+    let seen = lines(resolve(&mounted.path()));
+    let at = |path: &str| mounted.join(path).display().to_string();
+    assert_eq!(seen[0], at("in/big"));
+    assert!(seen[1].ends_with("subvol other could not be accessed: not mounted"), "{seen:?}");
+    mounted.finish();
+}

@@ -71,6 +71,9 @@ pub(super) fn set(
     reply: &mut Reply<'_>,
 ) -> Outcome {
     let node = server.node(call)?;
+    if node.inode.is_empty_subvolume() {
+        return set_of_stand_in(server, &node, new, reply);
+    }
     let given = SetAttrValid::from_bits_truncate(new.valid);
     let mut valid = given - SetAttrValid::FH;
     let (uid, gid) = next_owner(server, &node, new, valid)?;
@@ -127,6 +130,30 @@ pub(super) fn set(
         }
     }
     put(server, &node, reply)
+}
+
+/// Changes the attributes of a directory that stands for a subvolume which is not there. As on the
+/// kernel's btrfs they change in memory alone, as long as the kernel knows the directory.
+fn set_of_stand_in(
+    server: &Server,
+    node: &FuseNode,
+    new: &SetattrIn,
+    reply: &mut Reply<'_>,
+) -> Outcome {
+    let valid = SetAttrValid::from_bits_truncate(new.valid);
+    let mut metadata = node.inode.metadata();
+    let (uid, gid) = next_owner(server, node, new, valid)?;
+    let SetAttributes { permissions, atime, mtime, ctime, .. } = changes(new, valid);
+    if let Some(permissions) = permissions {
+        metadata.mode = metadata.mode & !PERMISSIONS | permissions;
+    }
+    metadata.uid = uid.unwrap_or(metadata.uid);
+    metadata.gid = gid.unwrap_or(metadata.gid);
+    metadata.atime = atime.unwrap_or(metadata.atime);
+    metadata.mtime = mtime.unwrap_or(metadata.mtime);
+    metadata.ctime = ctime.unwrap_or_else(Timestamp::now);
+    let attr = attributes(server, node.number(), &metadata, 0);
+    reply.put(&AttrOut { attr_valid: VALID_SECONDS, attr, ..AttrOut::new_zeroed() })
 }
 
 /// The user and the group to store, if they change.

@@ -7,18 +7,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 use clap::Args;
 use larder_fuse::usage::MountTable;
 use larder_ioctl::{DeviceErrors, DeviceInfo};
 use rustix::io::Errno;
 
 use crate::command::Outcome;
+use crate::device_errors::{Counted, of_image, of_mount};
 use crate::global::Global;
 use crate::output::stdout;
 use crate::print::{Cell, Fields, write_table, write_texts};
+use crate::source::Source;
 
-/// Show how often each device of a mounted file system failed
+/// Show how often each device failed
 ///
 /// Example: larder device stats ~/mnt
 #[derive(Debug, Args)]
@@ -32,7 +34,10 @@ pub struct Stats {
     /// Show a table
     #[arg(short = 'T')]
     table: bool,
-    /// A directory of the file system; or one of its devices, and then only that one is shown
+    #[command(flatten)]
+    source: Source,
+    /// A directory of a mounted file system; or one of its devices, and then only that one is shown;
+    /// or an image or a device that is not mounted
     #[arg(value_name = "PATH or DEVICE")]
     path: PathBuf,
 }
@@ -64,34 +69,9 @@ const COUNTERS: [Counter; 5] = {
     ]
 };
 
-/// A device and its counters.
-type Counted = (DeviceInfo, DeviceErrors);
-
 impl Stats {
     pub fn run(self, global: &Global) -> Outcome {
-        let named = || self.path.display().to_string();
-        let (directory, devices) = if self.path.is_dir() {
-            let directory = File::open(&self.path).with_context(named)?;
-            let devices = match larder_ioctl::devices(&directory) {
-                Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTTY) => {
-                    bail!("{}: neither the kernel's btrfs nor a mount of larder", named());
-                }
-                devices => devices.with_context(named)?,
-            };
-            (directory, devices)
-        } else {
-            let path = self.path.canonicalize().with_context(named)?;
-            let found = mount_with(&path)?;
-            let (directory, device) =
-                found.with_context(|| format!("{}: is no device of a mounted btrfs", named()))?;
-            (directory, vec![device])
-        };
-        let counted = devices.into_iter().map(|device| {
-            let errors = larder_ioctl::device_errors(&directory, device.id, self.reset);
-            let errors = errors.with_context(|| format!("{}: device {}", named(), device.id))?;
-            Ok((device, errors))
-        });
-        let counted = counted.collect::<anyhow::Result<Vec<Counted>>>()?;
+        let counted = self.counted().with_context(|| self.path.display().to_string())?;
         let mut out = stdout();
         if self.table {
             write_table(&mut out, &rows(&counted))?;
@@ -104,6 +84,32 @@ impl Stats {
         let has_errors = counted.iter().any(|(_, errors)| *errors != DeviceErrors::default());
         let fails = self.check && has_errors;
         Ok(if fails { ExitCode::from(ERRORS_COUNTED) } else { ExitCode::SUCCESS })
+    }
+}
+
+impl Stats {
+    /// The devices to show.
+    fn counted(&self) -> anyhow::Result<Vec<Counted>> {
+        if self.path.is_dir() {
+            let directory = File::open(&self.path)?;
+            return of_mount(&directory, self.reset).map_err(|error| {
+                let errno = error.downcast_ref().and_then(Errno::from_io_error);
+                match errno {
+                    Some(Errno::NOTTY) => {
+                        anyhow!("neither the kernel's btrfs nor a mount of larder")
+                    }
+                    _ => error,
+                }
+            });
+        }
+        let path = self.path.canonicalize()?;
+        match mount_with(&path)? {
+            Some((directory, device)) => {
+                let errors = larder_ioctl::device_errors(directory, device.id, self.reset)?;
+                Ok(vec![(device, errors)])
+            }
+            None => Ok(of_image(&self.source, &self.path, self.reset)?.1),
+        }
     }
 }
 

@@ -1,13 +1,15 @@
 //! `larder inspect logical-resolve`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
 use larder::{FilePlace, Overview};
+use larder_fuse::usage::MountTable;
 use serde::Serialize;
 
 use crate::command::Outcome;
@@ -20,7 +22,8 @@ use crate::target::below;
 
 /// Show the files that contain the data at a logical address
 ///
-/// Paths are below PATH as if that were the top level.
+/// Of an image, paths start at its top level. Of a mount they are those that it shows; a file in a
+/// subvolume that it does not show is named by inode and subvolume.
 ///
 /// Examples:
 ///   larder inspect logical-resolve 13631488 disk.img
@@ -56,8 +59,9 @@ impl LogicalResolve {
         let places = filesystem.places_of(self.logical, self.of_whole_extent);
         let named = || format!("{}: data at address {}", self.path.display(), self.logical);
         let places = places.with_context(named)?;
+        let start = Start::of(&self.path, &*filesystem)?;
         if global.is_json() {
-            return self.write_json(&*filesystem, &places);
+            return write_json(&*filesystem, &start, &places);
         }
         for place in places {
             if self.numbers {
@@ -65,36 +69,82 @@ impl LogicalResolve {
                 writeln!(stdout(), "inode {inode} offset {offset} root {subvolume}")?;
                 continue;
             }
-            for path in self.paths_of(&*filesystem, place)? {
+            let subvolume = filesystem.subvolume_path(place.subvolume)?;
+            let Some(directory) = start.directory_of(&subvolume) else {
+                let (inode, subvolume) = (place.inode, subvolume.display());
+                let missing = "could not be accessed: not mounted";
+                writeln!(stdout(), "inode {inode} subvol {subvolume} {missing}")?;
+                continue;
+            };
+            for path in paths_in(&directory, &*filesystem, place)? {
                 writeln!(stdout(), "{}", path.display())?;
             }
         }
         Ok(ExitCode::SUCCESS)
     }
+}
 
-    /// The paths of the file with the data.
-    fn paths_of(
-        &self,
-        filesystem: &dyn Overview,
-        place: FilePlace,
-    ) -> anyhow::Result<Vec<PathBuf>> {
-        let subvolume = below(&self.path, &filesystem.subvolume_path(place.subvolume)?);
-        let paths = filesystem.inode_paths(place.subvolume, place.inode)?;
-        Ok(paths.iter().map(|path| below(subvolume.as_os_str(), path)).collect())
+fn write_json(filesystem: &dyn Overview, start: &Start, places: &[FilePlace]) -> Outcome {
+    let mut out = io::BufWriter::new(stdout());
+    let mut list = JsonList::new("logical-resolve");
+    for &place in places {
+        let subvolume = filesystem.subvolume_path(place.subvolume)?;
+        // None where no mount shows it.
+        let found = match start.directory_of(&subvolume) {
+            Some(directory) => paths_in(&directory, filesystem, place)?,
+            None => Vec::new(),
+        };
+        let paths = found.iter().map(Name::from).collect();
+        let FilePlace { subvolume: root, inode, offset } = place;
+        list.push(&mut out, &Shown { inode, offset, root, paths })?;
     }
+    list.end_with(&mut out, &[])?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
 
-    fn write_json(&self, filesystem: &dyn Overview, places: &[FilePlace]) -> Outcome {
-        let mut out = io::BufWriter::new(stdout());
-        let mut list = JsonList::new("logical-resolve");
-        for &place in places {
-            let paths = self.paths_of(filesystem, place)?.iter().map(Name::from).collect();
-            let FilePlace { subvolume: root, inode, offset } = place;
-            list.push(&mut out, &Shown { inode, offset, root, paths })?;
+/// Where paths in a file system begin for the user.
+struct Start {
+    /// An image, or a mountpoint.
+    place: OsString,
+    /// The path of the subvolume that is there; empty for the top level.
+    root: PathBuf,
+}
+
+impl Start {
+    /// The beginning of what the user calls `path`: of an image the top level, of a mount the
+    /// subvolume that is mounted.
+    fn of(path: &OsStr, filesystem: &dyn Overview) -> anyhow::Result<Self> {
+        let place = path.to_owned();
+        if !filesystem.is_mounted() {
+            return Ok(Self { place, root: PathBuf::new() });
         }
-        list.end_with(&mut out, &[])?;
-        out.flush()?;
-        Ok(ExitCode::SUCCESS)
+        let inside = Path::new(path).canonicalize()?;
+        let table = MountTable::of_this_process()?;
+        let mounts = table.of_btrfs().filter(|mount| inside.starts_with(&mount.path));
+        let mount = mounts.max_by_key(|mount| (mount.path.as_os_str().len(), mount.id));
+        let mount = mount.context("no mount is there")?;
+        let root = larder_ioctl::subvolume_id(File::open(&mount.path)?)?;
+        let root = filesystem.subvolume_path(root)?;
+        let place = if mount.path == inside { place } else { mount.path.clone().into() };
+        Ok(Self { place, root })
     }
+
+    /// The directory of the subvolume with the path `subvolume`; `None` if it lies elsewhere.
+    fn directory_of(&self, subvolume: &Path) -> Option<PathBuf> {
+        let inside = subvolume.strip_prefix(&self.root).ok()?;
+        Some(below(&self.place, inside))
+    }
+}
+
+/// The paths of the file with the data, whose subvolume is at `directory`.
+fn paths_in(
+    directory: &Path,
+    filesystem: &dyn Overview,
+    place: FilePlace,
+) -> anyhow::Result<Vec<PathBuf>> {
+    let paths = filesystem.inode_paths(place.subvolume, place.inode)?;
+    Ok(paths.iter().map(|path| directory.join(path)).collect())
 }
 
 /// A part of a file as JSON.

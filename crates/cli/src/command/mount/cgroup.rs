@@ -26,7 +26,7 @@ pub fn memory_limit() -> Option<u64> {
         };
         let has_memory = controllers.is_empty() || controllers.split(',').any(|it| it == "memory");
         let mount = table.all().find(|mount| has_memory && is_memory(mount))?;
-        limit_up_to(&mount.path, directory_in(&mount.path, &mount.root, Path::new(path)))
+        limit_up_to(&mount.path, &directory_in(&mount.path, &mount.root, Path::new(path)))
     });
     limits.min()
 }
@@ -40,7 +40,7 @@ fn directory_in(mount: &Path, root: &Path, path: &Path) -> PathBuf {
 }
 
 /// The least limit in `directory` and those above it, up to `top`.
-fn limit_up_to(top: &Path, directory: PathBuf) -> Option<u64> {
+fn limit_up_to(top: &Path, directory: &Path) -> Option<u64> {
     let directories = directory.ancestors().take_while(|at| at.starts_with(top));
     let files = directories.flat_map(|at| LIMITS.map(|name| at.join(name)));
     // No limit is the word max, or in version 1 a number above all memory.
@@ -57,12 +57,12 @@ mod tests {
         let at = |path: &str| folder.join(path);
         fs::create_dir_all(at("a/b")).unwrap();
         fs::write(at("memory.max"), "max\n").unwrap();
-        assert_eq!(limit_up_to(&folder, at("a/b")), None);
+        assert_eq!(limit_up_to(&folder, &at("a/b")), None);
         fs::write(at("a/memory.max"), "200000000\n").unwrap();
         fs::write(at("a/b/memory.high"), "300000000\n").unwrap();
-        assert_eq!(limit_up_to(&folder, at("a/b")), Some(200_000_000));
+        assert_eq!(limit_up_to(&folder, &at("a/b")), Some(200_000_000));
         fs::write(at("a/b/memory.limit_in_bytes"), "1000\n").unwrap();
-        assert_eq!(limit_up_to(&folder, at("a/b")), Some(1000));
+        assert_eq!(limit_up_to(&folder, &at("a/b")), Some(1000));
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -18,6 +18,7 @@ pub use requests::write_requests;
 
 use super::Outcome;
 use crate::global::Global;
+use crate::time_zone::SHOWN;
 
 /// How long objects that no kept state needs stay for readers, by default, in seconds.
 const DELETE_AFTER: u64 = 60 * 60;
@@ -97,6 +98,6 @@ pub fn local(seconds: u64) -> String {
     let time = i64::try_from(seconds).ok().and_then(|s| jiff::Timestamp::from_second(s).ok());
     time.map_or_else(
         || seconds.to_string(),
-        |time| time.to_zoned(jiff::tz::TimeZone::system()).strftime("%F %T").to_string(),
+        |time| time.to_zoned(SHOWN.clone()).strftime("%F %T").to_string(),
     )
 }

@@ -12,7 +12,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
 use clap::{ArgAction, Args};
-use jiff::tz::TimeZone;
 use larder::{ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSnapshots, Received};
 use larder_objects::{Address, parse_size};
 
@@ -26,6 +25,7 @@ use crate::progress::Progress;
 use crate::reason::in_words;
 use crate::source::{PathSource, on_image};
 use crate::target::Target;
+use crate::time_zone::SHOWN;
 use crate::told::{Detail, Told};
 
 /// How much of the input is read at once.
@@ -142,7 +142,7 @@ impl Receive {
                 if global.is_json() {
                     dump_json::dump(input, out)?;
                 } else {
-                    larder_stream::dump(input, out, &TimeZone::system())?;
+                    larder_stream::dump(input, out, &SHOWN)?;
                 }
                 Ok(ExitCode::SUCCESS)
             }

@@ -1,20 +1,19 @@
 //! `larder subvolume create`.
 
-use std::ffi::OsString;
-use std::fmt;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
 
 use super::mounted::ParentAndName;
-use crate::command::Outcome;
+use crate::command::{Outcome, exit_code};
 use crate::extract::umask;
 use crate::global::Global;
+use crate::message;
 use crate::output::stdout;
-use crate::source::{PathSource, Writing, new_inode};
+use crate::source::{PathSource, new_inode};
 use crate::target::parent_of;
 
 /// Make empty subvolumes
@@ -35,35 +34,52 @@ pub struct Create {
 impl Create {
     pub fn run(self, global: &Global) -> Outcome {
         if self.source.mounted_path(&self.paths[0])?.is_some() {
-            for path in &self.paths {
+            let failures = self.each(global, |path| {
                 let named = ParentAndName::of(path.as_ref())?;
                 named.create().with_context(|| path.display().to_string())?;
-                tell(global, &named)?;
-            }
-            return Ok(ExitCode::SUCCESS);
+                Ok(named.to_string())
+            })?;
+            return Ok(exit_code(failures));
         }
-        self.source
-            .change(&self.paths[0], |writing| self.create_in_image(global, writing).map(|()| 0))
-    }
-
-    fn create_in_image(&self, global: &Global, writing: &Writing) -> anyhow::Result<()> {
         // A default ACL removes from what the umask left, and does not replace it.
         let root = new_inode(0o040_777 & !umask(), 0);
-        for text in &self.paths {
-            let path = writing.path(text)?;
-            let name = Path::new(&path).file_name().with_context(|| {
-                format!("{}: is the root directory; a subvolume needs a name", text.display())
-            })?;
-            let directory = writing.start.open_directory(parent_of(Path::new(&path)))?;
-            let made = directory.create_child_subvolume(name, &root);
-            made.with_context(|| text.display().to_string())?;
-            tell(global, &text.display())?;
+        self.source.change(&self.paths[0], |writing| {
+            self.each(global, |text| {
+                let path = writing.path(text)?;
+                let name = Path::new(&path).file_name().with_context(|| {
+                    format!("{}: is the root directory; a subvolume needs a name", text.display())
+                })?;
+                let named = || text.display().to_string();
+                let parent = parent_of(Path::new(&path));
+                let directory = writing.start.open_directory(parent).with_context(named)?;
+                directory.create_child_subvolume(name, &root).with_context(named)?;
+                Ok(named())
+            })
+        })
+    }
+
+    /// Makes a subvolume at each path with `create`, which returns its name. Reports errors, and
+    /// returns how many there were.
+    fn each(
+        &self,
+        global: &Global,
+        create: impl Fn(&OsStr) -> anyhow::Result<String>,
+    ) -> anyhow::Result<usize> {
+        let mut failures = 0;
+        for path in &self.paths {
+            match create(path) {
+                Ok(made) => tell(global, &made)?,
+                Err(error) => {
+                    eprintln!("ERROR: {}", message(&error));
+                    failures += 1;
+                }
+            }
         }
-        Ok(())
+        Ok(failures)
     }
 }
 
-fn tell(global: &Global, made: &dyn fmt::Display) -> io::Result<()> {
+fn tell(global: &Global, made: &str) -> io::Result<()> {
     if global.is_quiet() {
         return Ok(());
     }

@@ -7,6 +7,7 @@ mod get_default;
 mod list;
 mod mounted;
 mod object;
+mod retention;
 mod set_default;
 mod show;
 mod snapshot;

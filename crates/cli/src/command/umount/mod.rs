@@ -189,7 +189,11 @@ impl<'m> Wait<'m> {
                         "the server ended without a word: changes that were not synced may be lost"
                     )
                 }
-                Ok(News::Failed(error) | News::Ended(Err(error))) => return Err(error.into()),
+                Ok(News::Failed(error)) => {
+                    let what = "changes since the last commit did not reach the devices";
+                    return Err(anyhow!(error).context(what));
+                }
+                Ok(News::Ended(Err(error))) => return Err(error.into()),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if !self.is_committed {
