@@ -7,7 +7,7 @@ use larder::device::MemoryDevice;
 use larder::{File, Filesystem, OpenOptions, SnapshotKind, Subvolume, UsedExtent};
 use larder_mkfs::MkfsOptions;
 
-use super::{as_dyn, make, open};
+use super::{as_dyn, make, open, small_nodes};
 
 const SECTOR: u64 = 4096;
 
@@ -44,7 +44,7 @@ fn read_only(devices: &[Arc<MemoryDevice>]) -> Filesystem {
 fn each_answer_costs_as_much_in_a_file_of_many_extents() {
     let mut costs = Vec::new();
     for extents in [500, 8000] {
-        let devices = make(1, &MkfsOptions::default());
+        let devices = make(1, &small_nodes());
         let fs = open(as_dyn(&devices), OpenOptions::new());
         let root = fs.subvolume("/").unwrap();
         let file = fragmented(&root, "file", extents);
