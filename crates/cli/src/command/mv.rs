@@ -63,6 +63,10 @@ impl Mv {
             } else {
                 destination.to_owned()
             };
+            // Two names of one file: rename(2) would leave both.
+            if is_same_file(path, &target) {
+                bail!("'{}' and '{}' are the same file", path.display(), target.display());
+            }
             match fs::rename(path, &target) {
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                     bail!("{}: cannot be moved into itself", named());
@@ -98,6 +102,14 @@ impl Mv {
         }
         Ok(())
     }
+}
+
+/// Whether two different names are those of one inode that is no directory.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let (Ok(one), Ok(other)) = (one.symlink_metadata(), other.symlink_metadata()) else {
+        return false;
+    };
+    !one.is_dir() && (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
 /// Moves `source` to `target`, which lies in another subvolume or file system. Returns how many

@@ -24,9 +24,9 @@ use larder::{ChangeEvent, MountedChanges};
 use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags};
 
 use crate::interrupt;
-use crate::on_one_line;
 use crate::progress::Progress;
 use crate::reason::in_words;
+use crate::{message, on_one_line};
 
 pub use attributes::{Present, change_attributes};
 pub use destination::{OntoMount, open_to_overwrite};
@@ -174,8 +174,9 @@ pub fn all_resolved(paths: &[OsString], follows: bool) -> anyhow::Result<Vec<Pat
     paths.iter().map(|path| resolved(Path::new(path), follows)).collect()
 }
 
-/// Does `work` with every path, and the changes below the directory of its [`MountPath`]. Returns how
-/// many changes failed, with those that `work` reported itself.
+/// Does `work` with every path, and the changes below the directory of its [`MountPath`]. An error is
+/// reported, and the next path follows. Returns how many changes failed, with those that `work`
+/// reported itself.
 pub fn with_each<P: AsRef<Path>>(
     paths: impl IntoIterator<Item = P>,
     mut work: impl FnMut(&mut OnMount, &Path) -> anyhow::Result<usize>,
@@ -183,22 +184,41 @@ pub fn with_each<P: AsRef<Path>>(
     let mut failures = 0;
     let mut open: Option<(PathBuf, OnMount)> = None;
     for path in paths {
-        let path = path.as_ref();
-        let named = || path.display().to_string();
-        let MountPath { directory: parent, .. } = MountPath::of(path).with_context(named)?;
-        if open.as_ref().is_none_or(|(directory, _)| *directory != parent) {
-            if let Some((_, changes)) = open.take() {
-                failures += changes.finish()?;
+        match with_one(path.as_ref(), &mut open, &mut work) {
+            Ok(failed) => failures += failed,
+            Err(error) if Gone::is_behind(&error) => return Err(error),
+            Err(error) => {
+                interrupt::check()?;
+                eprintln!("ERROR: {}", message(&error));
+                failures += 1;
             }
-            let changes = OnMount::below(&parent, path)?;
-            open = Some((parent, changes));
-        }
-        if let Some((_, changes)) = &mut open {
-            failures += work(changes, path).with_context(named)?;
         }
     }
     if let Some((_, changes)) = open {
         failures += changes.finish()?;
+    }
+    Ok(failures)
+}
+
+/// Does `work` with `path`. The changes that are `open` are used if they are below its directory, and
+/// otherwise finished. Returns how many changes failed.
+fn with_one(
+    path: &Path,
+    open: &mut Option<(PathBuf, OnMount)>,
+    work: &mut impl FnMut(&mut OnMount, &Path) -> anyhow::Result<usize>,
+) -> anyhow::Result<usize> {
+    let named = || path.display().to_string();
+    let MountPath { directory: parent, .. } = MountPath::of(path).with_context(named)?;
+    let mut failures = 0;
+    if open.as_ref().is_none_or(|(directory, _)| *directory != parent) {
+        if let Some((_, changes)) = open.take() {
+            failures += changes.finish()?;
+        }
+        let changes = OnMount::below(&parent, path)?;
+        *open = Some((parent, changes));
+    }
+    if let Some((_, changes)) = open {
+        failures += work(changes, path).with_context(named)?;
     }
     Ok(failures)
 }

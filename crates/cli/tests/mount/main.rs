@@ -3,6 +3,7 @@
 
 mod accounting;
 mod btrfs_progs;
+mod bulk;
 mod cached;
 mod clients;
 mod commands;

@@ -136,7 +136,7 @@ fn sync_waits_until_deleted_subvolumes_are_gone() {
 /// attributes ask for, as on the kernel's btrfs: `chown -R` and `rsync -a` of a snapshot work.
 #[test]
 fn stand_ins_of_nested_subvolumes_take_attributes() {
-    let mounted = Mounted::new();
+    let mut mounted = Mounted::new();
     mounted.shell("mkdir d");
     let run = |words: &[&str]| succeed(larder().args(words).current_dir(mounted.path()));
     run(&["subvolume", "create", "d/outer"]);
@@ -144,11 +144,12 @@ fn stand_ins_of_nested_subvolumes_take_attributes() {
     mounted.shell("echo x > d/outer/f");
     run(&["subvolume", "snapshot", "d/outer", "d/copy"]);
     mounted.shell("chown -R 7:8 d/copy; chmod -R go-w d/copy; chmod 700 d/copy/inner");
-    mounted.shell("touch -d 2001-02-03 d/copy/inner");
-    let seen = mounted.shell("TZ=UTC stat -c '%a %u:%g %y' d/copy/inner");
-    assert_eq!(seen, "700 7:8 2001-02-03 00:00:00.000000000 +0000\n");
+    mounted.shell("TZ=UTC touch -d 2001-02-03 d/copy/inner");
+    let seen = mounted.shell("TZ=UTC stat -c '%u:%g %y' d/copy/inner");
+    assert_eq!(seen, "7:8 2001-02-03 00:00:00.000000000 +0000\n");
     mounted.shell("! mkdir d/copy/inner/x 2>/dev/null; ! touch d/copy/inner/x 2>/dev/null");
-    mounted.finish();
+    mounted.unmount();
+    mounted.check();
 }
 
 #[test]
@@ -175,7 +176,8 @@ fn addresses_lead_to_paths_that_the_mount_shows() {
     mounted.mount(&["-o", "subvol=q"]);
     let seen = lines(resolve(&mounted.path()));
     let at = |path: &str| mounted.join(path).display().to_string();
-    assert_eq!(seen[0], at("in/big"));
+    assert_eq!((seen.len(), &seen[0]), (2, &at("in/big")), "{seen:?}");
     assert!(seen[1].ends_with("subvol other could not be accessed: not mounted"), "{seen:?}");
-    mounted.finish();
+    mounted.unmount();
+    mounted.check();
 }

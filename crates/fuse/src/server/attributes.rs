@@ -141,7 +141,7 @@ fn set_of_stand_in(
     reply: &mut Reply<'_>,
 ) -> Outcome {
     let valid = SetAttrValid::from_bits_truncate(new.valid);
-    let mut metadata = node.inode.metadata();
+    let mut metadata = node.of_stand_in.lock().clone().unwrap_or_else(|| node.inode.metadata());
     let (uid, gid) = next_owner(server, node, new, valid)?;
     let SetAttributes { permissions, atime, mtime, ctime, .. } = changes(new, valid);
     if let Some(permissions) = permissions {
@@ -152,8 +152,8 @@ fn set_of_stand_in(
     metadata.atime = atime.unwrap_or(metadata.atime);
     metadata.mtime = mtime.unwrap_or(metadata.mtime);
     metadata.ctime = ctime.unwrap_or_else(Timestamp::now);
-    let attr = attributes(server, node.number(), &metadata, 0);
-    reply.put(&AttrOut { attr_valid: VALID_SECONDS, attr, ..AttrOut::new_zeroed() })
+    *node.of_stand_in.lock() = Some(metadata);
+    put(server, node, reply)
 }
 
 /// The user and the group to store, if they change.
@@ -293,6 +293,11 @@ impl Seen {
     /// dirty data gets as much space as was counted for it. If no attempt sees a single moment, or
     /// the space cannot be told, all dirty data counts, and the kernel asks again soon.
     fn known(node: &FuseNode) -> Self {
+        if node.inode.is_empty_subvolume()
+            && let Some(metadata) = node.of_stand_in.lock().clone()
+        {
+            return Self { metadata, taken_bytes: 0, valid_seconds: VALID_SECONDS };
+        }
         let mut metadata = node.inode.metadata();
         for _ in 0..Self::ATTEMPTS {
             let waits = metadata.dirty_bytes > 0;

@@ -46,6 +46,8 @@ pub(super) struct FuseNode {
     writers: Mutex<Writers>,
     pub(super) page_tail: PageTail,
     pub(super) blocks: ShownBlocks,
+    /// The attributes that a directory which stands for a subvolume was given: in memory alone.
+    pub(super) of_stand_in: Mutex<Option<Metadata>>,
     /// Where a listing of the directory ends; 0 before one began.
     listing_end: AtomicU64,
 }
@@ -129,7 +131,8 @@ pub(super) fn generation_in(subvolume: &Subvolume, metadata: &Metadata) -> u32 {
 impl FuseNode {
     fn new(inode: Inode) -> Self {
         let (has_no_capability, writers, page_tail, blocks, listing_end) = Default::default();
-        Self { inode, has_no_capability, writers, page_tail, blocks, listing_end }
+        let of_stand_in = Mutex::default();
+        Self { inode, has_no_capability, writers, page_tail, blocks, of_stand_in, listing_end }
     }
 
     /// Opens the file. Fails if `flags` ask for writing and that is not allowed.
