@@ -36,11 +36,13 @@ pub fn of_image(
 ) -> anyhow::Result<(u64, Vec<Counted>)> {
     let filesystem = if resets { source.open_for_writing(image)? } else { source.open(image)? };
     let errors = filesystem.device_errors()?;
+    let own = filesystem.uuid();
     let devices = filesystem.devices().into_iter().zip(errors);
     let counted = devices.map(|(device, errors)| {
         let info = DeviceInfo {
             id: device.id,
             uuid: device.uuid,
+            filesystem: filesystem.filesystem_of_device(device.id).unwrap_or(own),
             total_bytes: device.total_bytes,
             allocated_bytes: device.allocated_bytes,
             path: device.name.unwrap_or_default().into_bytes(),
