@@ -18,7 +18,7 @@ const SYNONYMS: [(&str, &[&str]); 8] = [
     ("usage", &["filesystem", "usage"]),
 ];
 /// Options before the command that take a value.
-const WITH_VALUE: [&str; 1] = ["--format"];
+const WITH_VALUE: [&str; 2] = ["--format", "--log"];
 
 /// The command line with a synonym replaced by its command.
 pub fn without_synonym(arguments: &[OsString]) -> Vec<OsString> {
@@ -82,10 +82,21 @@ mod tests {
             ("larder fsck --force x", "larder check --force x"),
             ("larder ls df", "larder ls df"),
             ("larder --format df", "larder --format df"),
+            ("larder --log info df x", "larder --log info filesystem df x"),
             ("larder", "larder"),
         ] {
             assert_eq!(without_synonym(&words(said)), words(meant));
         }
+    }
+
+    #[test]
+    fn all_options_before_the_command_that_take_a_value_are_known() {
+        let command = Program::Larder.command();
+        let takes_value =
+            |arg: &&clap::Arg| arg.get_action().takes_values() && arg.get_long().is_some();
+        let long = command.get_arguments().filter(takes_value).filter_map(clap::Arg::get_long);
+        let long: BTreeSet<_> = long.map(|name| format!("--{name}")).collect();
+        assert_eq!(long, WITH_VALUE.map(str::to_owned).into());
     }
 
     #[test]

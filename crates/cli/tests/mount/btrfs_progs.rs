@@ -27,7 +27,7 @@ static int of_btrfs(int done, struct statfs *s) {
 int statfs(const char *p, struct statfs *s) { return of_btrfs(syscall(SYS_statfs, p, s), s); }
 int fstatfs(int f, struct statfs *s) { return of_btrfs(syscall(SYS_fstatfs, f, s), s); }
 static int of_subvolume(int done, struct stat *s) {
-    if (!done && (s->st_ino & 0xFFFFFFFFFFul) == 256) s->st_ino = 256;
+    if (!done && (s->st_ino & 0xFFFFFFul) == 256) s->st_ino = 256;
     return done;
 }
 int fstatat(int f, const char *p, struct stat *s, int flags) {

@@ -14,7 +14,7 @@ use larder_testkit::{KernelMount, RingsOffered, Scratch, oracle};
 use rustix::process::Pid;
 
 /// How long a mount namespace of another test may exist.
-const MOMENT: Duration = Duration::from_secs(3);
+const MOMENT: Duration = Duration::from_secs(30);
 /// How long a daemon may take to come or go before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
 

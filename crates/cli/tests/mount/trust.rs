@@ -18,7 +18,9 @@ use larder_ioctl::channel::{Authority, Channel, Kind, Request, SendRequest, fram
 use larder_testkit::{ImageSpec, KernelImage, Scratch};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
-use crate::support::{Mounted, as_nobody, assert_same_lines, larder, larder_in, shell, succeed};
+use crate::support::{
+    Mounted, as_nobody, assert_same_lines, larder, larder_in, shell, succeed, wait_until,
+};
 
 /// What setpriv(1) leaves to a caller.
 const CALLERS: [&str; 9] = [
@@ -206,20 +208,24 @@ fn answer(name: &[u8], show: impl FnOnce(&UnixStream) -> io::Result<()>) -> Opti
     frame::read(&socket, &mut Vec::new()).ok().flatten()
 }
 
-/// The abstract names of the sockets of a process.
-fn sockets_of(pid: u32) -> Vec<Vec<u8>> {
-    let table = fs::read_to_string("/proc/net/unix").unwrap();
-    let prefix = format!("@larder-{pid}-");
-    let names = table.lines().filter_map(|line| line.rsplit(' ').next());
-    let names = names.filter(|name| name.starts_with(&prefix));
-    names.map(|name| name.as_bytes()[1..].to_vec()).collect()
+/// The abstract name of the socket of the server of `mounted`, as any process sees it.
+fn socket_of(mounted: &Mounted) -> Vec<u8> {
+    let prefix = format!("@larder-{}-", mounted.server_pid().as_raw_pid());
+    let mut name = None;
+    wait_until("it listens", || {
+        let table = fs::read_to_string("/proc/net/unix").unwrap();
+        let mut names = table.lines().filter_map(|line| line.rsplit(' ').next());
+        name =
+            names.find(|name| name.starts_with(&prefix)).map(|name| name.as_bytes()[1..].to_vec());
+        name.is_some()
+    });
+    name.expect("it was found")
 }
 
 #[test]
 fn a_connection_has_no_authority_of_its_own() {
     let mounted = Mounted::in_foreground();
-    let pid = mounted.server_pid().as_raw_pid() as u32;
-    let name = sockets_of(pid).pop().expect("it listens");
+    let name = socket_of(&mounted);
     assert_eq!(answer(&name, |_| Ok(())), None);
     let nothing = larder_ioctl::channel::Token { words: [0; 2] };
     let shows = |token| answer(&name, move |socket| Authority::Token(token).show(socket));
@@ -233,8 +239,7 @@ fn a_connection_has_no_authority_of_its_own() {
 #[test]
 fn strangers_hold_up_no_client() {
     let mounted = Mounted::in_foreground();
-    let pid = mounted.server_pid().as_raw_pid() as u32;
-    let name = sockets_of(pid).pop().expect("it listens");
+    let name = socket_of(&mounted);
     let address = SocketAddr::from_abstract_name(name).unwrap();
     let connect = || UnixStream::connect_addr(&address).unwrap();
     let mut strangers: Vec<_> = (0..100).map(|_| connect()).collect();

@@ -42,7 +42,7 @@ mod tag {
 pub(super) struct Caller<'s> {
     pub(super) uid: ShownId,
     pub(super) gid: ShownId,
-    pub(super) thread: &'s Thread,
+    pub(super) thread: &'s Thread<'s>,
     /// Whether the caller may do by ioctls what root may: if this is so, and the thread is in the
     /// user namespace of the server.
     pub(super) runs_server: bool,

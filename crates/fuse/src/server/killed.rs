@@ -35,6 +35,8 @@ struct Silence {
     opcode: u32,
     /// So many do.
     waiting: usize,
+    /// Whether the caller of the last one still waited when the wait ended.
+    caller_waited: bool,
 }
 
 impl Handler for Silent {
@@ -45,6 +47,7 @@ impl Handler for Silent {
             self.changed.notify_all();
             self.changed.wait_while(&mut silence, |silence| silence.opcode == request.opcode());
             silence.waiting -= 1;
+            silence.caller_waited = kernel.caller_waits();
             self.changed.notify_all();
         }
         drop(silence);
@@ -167,6 +170,30 @@ fn killed_programs_end_while_the_server_waits() {
     });
 }
 
+/// A thread that was killed in an ioctl leaves its number to the thread of its process that runs
+/// another program, perhaps one with more rights.
+#[test]
+fn a_program_has_no_rights_of_the_one_that_takes_its_place() {
+    const ASK: &str = "import fcntl, os, sys, threading, time
+def become():
+    time.sleep(0.3)
+    os.execv('/bin/sleep', ['sleep', '1000'])
+threading.Thread(target=become).start()
+fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x80044C7F, bytearray(4), True)";
+    with_silent_server(|silent, mount| {
+        let mut python = Command::new("/usr/bin/python3");
+        let python = python.args(["-c", ASK]).arg(mount);
+        let (mut program, has_become) = silent.during(opcode::IOCTL, python, |program| {
+            let words = format!("/proc/{}/cmdline", program.id());
+            until(|| fs::read(&words).is_ok_and(|words| words.starts_with(b"sleep")))
+        });
+        program.kill().unwrap();
+        program.wait().unwrap();
+        assert!(has_become, "the kernel waits for the reply no longer");
+        assert!(!silent.silence.lock().caller_waited, "the server must not look at the new one");
+    });
+}
+
 #[test]
 fn other_signals_interrupt_nothing() {
     const STAT: &str = "import os, signal, sys
@@ -180,5 +207,6 @@ signal.signal(signal.SIGUSR1, lambda *_: None); os.stat(sys.argv[1])";
             thread::sleep(Duration::from_millis(400));
         });
         assert!(program.wait().unwrap().success());
+        assert!(silent.silence.lock().caller_waited);
     });
 }

@@ -71,7 +71,7 @@ impl Handler for Server {
         let header = request.header();
         let (id, unique) = (header.nodeid, header.unique);
         let (uid, gid, pid) = (header.uid, header.gid, header.pid);
-        let thread = Thread::new(pid);
+        let thread = Thread::new(pid, kernel);
         let runs_server = access::runs_server(uid, self.owner);
         let caller = Caller { uid, gid, thread: &thread, runs_server, owners: &self.owners };
         let call = Call { id, unique, caller, kernel };

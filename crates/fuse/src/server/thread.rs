@@ -2,26 +2,30 @@
 //!
 //! # Invariants
 //! - The thread waits for the reply while this is read. The kernel lets it neither end nor run
-//!   another program before, so that what `/proc` says is true of the caller.
+//!   another program before, so that what `/proc` says is true of the caller. If the thread was
+//!   killed and got an early reply, what was read is denied.
 //! - A capability counts if it is in effect, and only in the user namespace of the server: in any
 //!   other it says nothing about this file system.
 //! - What cannot be read is denied.
 
+use std::fmt;
 use std::fs;
 use std::sync::OnceLock;
 
 use rustix::thread::CapabilitySet;
 
 use crate::protocol::abi::ShownId;
+use crate::transport::Tell;
 
 /// The mode bits that a new inode does not get, if they cannot be read.
 const CAREFUL_UMASK: u32 = 0o077;
 
 /// A thread.
-#[derive(Debug)]
-pub(super) struct Thread {
+pub(super) struct Thread<'k> {
     /// Its number, 0 if the server cannot see it.
     pub(super) pid: u32,
+    /// Knows whether it waits; nothing does once all is read.
+    kernel: Option<&'k dyn Tell>,
     status: OnceLock<Status>,
 }
 
@@ -35,14 +39,15 @@ struct Status {
     is_in_namespace: bool,
 }
 
-impl Thread {
-    pub(super) fn new(pid: u32) -> Self {
-        Self { pid, status: OnceLock::new() }
+impl<'k> Thread<'k> {
+    /// The thread that makes the request which this thread serves.
+    pub(super) fn new(pid: u32, kernel: &'k dyn Tell) -> Self {
+        Self { pid, kernel: Some(kernel), status: OnceLock::new() }
     }
 
     /// The same, for use after the reply: nothing more is read.
-    pub(super) fn as_it_is(&self) -> Self {
-        Self { pid: 0, status: self.status().clone().into() }
+    pub(super) fn as_it_is(&self) -> Thread<'static> {
+        Thread { pid: 0, kernel: None, status: self.status().clone().into() }
     }
 
     /// Its supplementary groups.
@@ -64,7 +69,17 @@ impl Thread {
     }
 
     fn status(&self) -> &Status {
-        self.status.get_or_init(|| Status::of(self.pid))
+        self.status.get_or_init(|| {
+            let status = Status::of(self.pid);
+            let waits = self.kernel.is_some_and(Tell::caller_waits);
+            if waits { status } else { Status::read("", false) }
+        })
+    }
+}
+
+impl fmt::Debug for Thread<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Thread").field("pid", &self.pid).finish_non_exhaustive()
     }
 }
 
@@ -95,6 +110,8 @@ impl Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Notice;
+    use crate::transport::MustNotWait;
 
     const TEXT: &str = "Name:\tsh\nUmask:\t0027\nGroups:\t7 9 \nCapEff:\t0000000000200002\n";
 
@@ -108,14 +125,31 @@ mod tests {
         assert_eq!((elsewhere.capabilities, elsewhere.umask), (CapabilitySet::empty(), 0o027));
     }
 
+    /// A kernel whose caller waits, or not.
+    struct Caller(bool);
+
+    impl Tell for Caller {
+        fn now(&self, _: &Notice) -> Result<(), MustNotWait> {
+            Ok(())
+        }
+
+        fn soon(&self, _: Notice) {}
+
+        fn caller_waits(&self) -> bool {
+            self.0
+        }
+    }
+
     #[test]
-    fn a_thread_that_cannot_be_seen_may_nothing() {
-        for pid in [0, u32::MAX] {
-            let thread = Thread::new(pid);
+    fn a_thread_that_cannot_be_seen_or_waits_no_more_may_nothing() {
+        let this = std::process::id();
+        for (pid, waits) in [(0, true), (u32::MAX, true), (this, false)] {
+            let caller = Caller(waits);
+            let thread = Thread::new(pid, &caller);
             assert!(thread.capabilities().is_empty() && thread.groups().is_empty());
             assert!(!thread.is_in_namespace());
             assert_eq!(thread.umask(), CAREFUL_UMASK);
         }
-        assert!(Thread::new(std::process::id()).is_in_namespace());
+        assert!(Thread::new(this, &Caller(true)).is_in_namespace());
     }
 }

@@ -66,7 +66,7 @@ impl Server {
                 mounts.peek().is_some() && !mounts.any(is_read_only)
             }
         };
-        if is_writable { Ok(()) } else { Err(Errno::ROFS) }
+        if is_writable && call.kernel.caller_waits() { Ok(()) } else { Err(Errno::ROFS) }
     }
 }
 

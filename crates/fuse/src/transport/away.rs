@@ -11,13 +11,18 @@ use crate::protocol::Notice;
 use crate::protocol::abi::InitFlags;
 
 /// The slot of a thread among the threads that serve.
-pub(super) trait Slot {
+pub(super) trait Slot: Sync {
     /// Gives it up, so that this thread may wait for the kernel. Returns false if too few others
     /// would remain to serve.
     fn leave(&self) -> bool;
 
     /// Takes it back.
     fn come_back(&self);
+
+    /// See [`Tell::caller_waits`].
+    fn caller_waits(&self) -> bool {
+        true
+    }
 }
 
 /// A thread has given up its slot until this is dropped.
@@ -52,6 +57,10 @@ impl Tell for FromSlot<'_> {
 
     fn soon(&self, notice: Notice) {
         self.soon.post(notice);
+    }
+
+    fn caller_waits(&self) -> bool {
+        self.slot.caller_waits()
     }
 
     fn features(&self) -> InitFlags {

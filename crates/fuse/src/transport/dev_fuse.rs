@@ -127,7 +127,7 @@ impl DevFuse {
                 let _ = self.start(serving, pool);
             }
             let start = || self.start(serving, pool);
-            let slot = &InPool { pool, start: &start };
+            let slot = &InPool { pool, start: &start, place: &entered.place };
             let Serving { kernel, soon, .. } = serving;
             let kernel = FromSlot { kernel, soon, slot };
             if let Some(unique) = buffers.interrupted(len) {
@@ -233,7 +233,8 @@ impl Notify for DevFuse {
 struct InPool<'p> {
     pool: &'p Pool,
     /// Starts another thread of the pool.
-    start: &'p dyn Fn() -> io::Result<()>,
+    start: &'p (dyn Fn() -> io::Result<()> + Sync),
+    place: &'p Place,
 }
 
 impl Slot for InPool<'_> {
@@ -247,6 +248,10 @@ impl Slot for InPool<'_> {
 
     fn come_back(&self) {
         self.pool.comes_back();
+    }
+
+    fn caller_waits(&self) -> bool {
+        self.place.caller_waits()
     }
 }
 

@@ -9,6 +9,9 @@
 //!   `EINTR` because some other signal came.
 //! - The thread that serves the request goes on, and its own reply reaches no program. It then tells
 //!   the [handler](super::serving::Handler::unheard).
+//! - Before the early reply, the place says that the caller waits no more. Once it is killed, another
+//!   thread of its process may run a program with more rights under its number: a handler that has
+//!   read what the caller may do asks [whether the caller still waited](Place::caller_waits).
 
 use std::fs;
 use std::io;
@@ -63,6 +66,8 @@ pub(super) struct Place {
     unique: AtomicU64,
     /// The process that waits for it.
     pid: AtomicU32,
+    /// The number of the last request that got an early reply.
+    early: AtomicU64,
 }
 
 impl Place {
@@ -70,6 +75,11 @@ impl Place {
     pub(super) fn begins(&self, unique: u64, pid: u32) {
         self.pid.store(pid, SeqCst);
         self.unique.store(unique, SeqCst);
+    }
+
+    /// Whether the caller of the request that the thread serves still waits.
+    pub(super) fn caller_waits(&self) -> bool {
+        self.early.load(SeqCst) != self.unique.load(SeqCst)
     }
 
     /// The thread has no request.
@@ -103,8 +113,8 @@ impl Drop for Ending<'_> {
 impl InProgress {
     /// A thread begins, which replies through `device`.
     pub(super) fn enter(&self, device: &Arc<OwnedFd>) -> Entered<'_> {
-        let (unique, pid) = Default::default();
-        let place = Arc::new(Place { device: device.clone(), unique, pid });
+        let (unique, pid, early) = Default::default();
+        let place = Arc::new(Place { device: device.clone(), unique, pid, early });
         self.places.lock().push(place.clone());
         Entered { all: self, place }
     }
@@ -154,6 +164,7 @@ impl InProgress {
         }
         let error = -Errno::INTR.raw_os_error();
         let header = OutHeader { len: size_of::<OutHeader>() as u32, error, unique };
+        place.early.store(unique, SeqCst);
         // It fails if the request was answered meanwhile.
         let _ = write(&*place.device, header.as_bytes());
         true

@@ -22,7 +22,7 @@ pub(crate) trait Notify: Sync {
 }
 
 /// The way to the kernel of a thread that serves a request.
-pub(crate) trait Tell {
+pub(crate) trait Tell: Sync {
     /// Tells the kernel, and returns when it has acted on the notice, if it could.
     ///
     /// # Errors
@@ -38,6 +38,12 @@ pub(crate) trait Tell {
         if let Err(MustNotWait) = self.now(&notice) {
             self.soon(notice);
         }
+    }
+
+    /// Whether the caller still waits for the reply to the request that this thread serves. Otherwise
+    /// the caller was being killed, and `/proc` may describe another program by its number now.
+    fn caller_waits(&self) -> bool {
+        true
     }
 
     /// The features of the transport besides carrying requests, for the kernel to accept.

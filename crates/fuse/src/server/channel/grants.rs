@@ -38,7 +38,7 @@ pub(in crate::server) struct Grant {
     generation: u64,
     uid: ShownId,
     gid: ShownId,
-    thread: Thread,
+    thread: Thread<'static>,
     /// Whether the caller runs the server.
     is_owner: bool,
     /// Whether the caller could write through a mount.
