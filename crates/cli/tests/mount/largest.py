@@ -43,9 +43,11 @@ def call(name, act):
     except OSError as error:
         result = errno.errorcode[error.errno]
     stat = os.fstat(fd)
-    # A file that is open for writing has at least one block on a mount of larder.
-    blocks = 0 if stat.st_blocks == 8 else stat.st_blocks
-    print(name, '->', result, MOST - stat.st_size, blocks, segments())
+    # On a mount of larder a file that is open for writing has at least one block, also if it has no
+    # data.
+    found = segments()
+    blocks = 0 if stat.st_blocks == 8 and found == ['ENXIO'] else stat.st_blocks
+    print(name, '->', result, MOST - stat.st_size, blocks, found)
 
 
 def new_file():

@@ -1,8 +1,8 @@
 //! What tokens stand for.
 //!
 //! # Invariants
-//! - A token is a random number that one answer to an ioctl contains. A process that has it got it
-//!   from a process that had the inode open.
+//! - A token is a random number. The server puts it into one answer to an ioctl, so that only a
+//!   process that has the inode open learns it. That process may pass it on.
 //! - A token is redeemed once, within [`LIFETIME`].
 //! - What a caller may do was read while the caller waited for the token. The process that redeems
 //!   it, and what that process has become since, do not matter.
