@@ -173,6 +173,8 @@ fn joined(said: String, cause: String) -> String {
     match path {
         _ if said.is_empty() || (is_image && cause.starts_with(&said)) => cause,
         _ if said.ends_with(&cause) => said,
+        // The cause names the operand too.
+        _ if cause.strip_prefix(&said).is_some_and(|rest| rest.starts_with(':')) => cause,
         _ if is_image && cause.starts_with('/') => said + &cause,
         _ if is_image => format!("{said} {cause}"),
         Some((path, rest)) if said.ends_with(path) => format!("{said}: {rest}"),
@@ -208,5 +210,8 @@ mod tests {
         assert_eq!(said(&["a.img:", "No space left"]), "a.img: No space left");
         assert_eq!(said(&["a.img:", "a.img: read failed"]), "a.img: read failed");
         assert_eq!(said(&["f", "x: no", "no"]), "f: x: no");
+        assert_eq!(said(&["f", "f: no", "no"]), "f: no");
+        assert_eq!(said(&["f", "f:/x: no"]), "f:/x: no");
+        assert_eq!(said(&["f", "ff: no"]), "f: ff: no");
     }
 }

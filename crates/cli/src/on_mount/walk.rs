@@ -83,7 +83,7 @@ impl Walk {
     }
 
     /// As [`begin`](Self::begin), for a caller that can do without: `None` if the path does not lie
-    /// on a mount of larder, if its server does not talk to this user, if another file system is
+    /// on a mount of larder, if its server does not serve this user, if another file system is
     /// mounted below, or after any error.
     ///
     /// `options` gets the directory in which the walk begins.

@@ -312,11 +312,27 @@ fn only_root_and_the_mounting_user_may_ask() {
     let program = larder_in(mounted.folder());
     let output = as_nobody(&program).arg("send").arg(mounted.join("one")).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(errors(&output).contains("talks only to other users"), "{}", errors(&output));
+    assert!(errors(&output).contains("only from root"), "{}", errors(&output));
     let mut receive = as_nobody(&program);
     receive.arg("receive").arg(mounted.path()).stdin(Stdio::null());
     let output = receive.output().unwrap();
-    assert!(errors(&output).contains("talks only to other users"), "{}", errors(&output));
+    assert!(errors(&output).contains("only from root"), "{}", errors(&output));
+    // Whatever the command is, its error names the operand once.
+    let place = mounted.path();
+    for words in [
+        vec!["rm", "-r"],
+        vec!["du"],
+        vec!["tar"],
+        vec!["chmod", "700"],
+        vec!["check"],
+        vec!["subvolume", "list"],
+        vec!["subvolume", "get-default"],
+    ] {
+        let output = as_nobody(&program).args(&words).arg(&place).output().unwrap();
+        let said = errors(&output);
+        assert_eq!(said.matches(place.to_str().unwrap()).count(), 1, "{words:?}: {said}");
+        assert!(!output.status.success(), "{words:?}: {said}");
+    }
     assert!(!sent(&["one"], &mounted.path()).is_empty());
     fs::remove_file(&program).unwrap();
     mounted.finish();

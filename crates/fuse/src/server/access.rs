@@ -55,6 +55,11 @@ pub(super) fn runs_server(uid: ShownId, owner: ShownId) -> bool {
     uid == owner && owner != ShownId::ROOT
 }
 
+/// Whether the control channel serves `uid`: only root and the user who runs the server.
+pub(super) fn is_served(uid: ShownId, owner: ShownId) -> bool {
+    uid == ShownId::ROOT || uid == owner
+}
+
 impl Caller<'_> {
     /// What lets a caller do everything that root may do with a file system.
     pub(super) const EVERYTHING: CapabilitySet = CapabilitySet::CHOWN

@@ -15,9 +15,14 @@ pub struct Ending {
 
 impl Ending {
     /// Asks the server of the Larder mount that `inode` lies in to report how it ends. `None` if it
-    /// is another file system, or if the server talks only to other users.
+    /// is another file system, or if the server does not serve this user.
     pub fn of(inode: impl AsFd) -> io::Result<Option<Self>> {
-        let Some((Channel { socket, .. }, _)) = Channel::of(inode)? else { return Ok(None) };
+        let socket = match Channel::of(inode) {
+            Ok(Some((Channel { socket, .. }, _))) => socket,
+            Ok(None) => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+            Err(error) => return Err(error),
+        };
         let request = Request::Ending;
         let mut body = Vec::new();
         let asked = frame::write(&socket, request.kind(), &request.body());

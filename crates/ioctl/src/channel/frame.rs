@@ -122,7 +122,7 @@ pub fn failure(body: &[u8]) -> io::Error {
 
 /// For a client: the server closed the connection without a reply.
 pub fn gone() -> io::Error {
-    let text = "the server of the mount is gone, or talks only to other users";
+    let text = "the server of the mount is gone";
     io::Error::new(io::ErrorKind::UnexpectedEof, text)
 }
 

@@ -101,7 +101,7 @@ impl Channel {
     /// inode; `None` if it is another file system. Also returns the id of `inode`.
     ///
     /// # Errors
-    /// `PermissionDenied` if the server does not talk to this user.
+    /// `PermissionDenied` if the server does not serve this user.
     pub fn of(inode: impl AsFd) -> io::Result<Option<(Self, NodeId)>> {
         let Some((name, node)) = find(&inode)? else { return Ok(None) };
         let token = token(inode)?;
@@ -125,8 +125,7 @@ impl Channel {
     /// the answer to `take`. Returns the body of the reply.
     ///
     /// # Errors
-    /// The server's error, with its message; `UnexpectedEof` if it ended, or does not talk to this
-    /// user.
+    /// The server's error, with its message; `UnexpectedEof` if it ended.
     pub fn call(
         &mut self,
         request: &Request,

@@ -45,8 +45,7 @@ impl Channel {
     /// Requests a detached mount with the options `words`. The reply says which part of it to show.
     ///
     /// # Errors
-    /// The server's reason, with its message; `UnexpectedEof` if it ended, or does not talk to this
-    /// user.
+    /// The server's reason, with its message; `UnexpectedEof` if it ended.
     pub fn mount(&mut self, words: String) -> io::Result<(MountReply, OwnedFd)> {
         let body = self.call(&Request::Mount(words), &mut |_, _| Ok(()))?;
         let tree = descriptor::receive(&self.socket).map_err(frame::of_socket)?;

@@ -84,8 +84,7 @@ impl Channel {
     /// devices.
     ///
     /// # Errors
-    /// The server's reason, with its message; `UnexpectedEof` if it ended, or does not talk to this
-    /// user.
+    /// The server's reason, with its message; `UnexpectedEof` if it ended.
     pub fn keep_state(&mut self) -> io::Result<Vec<StateDevice>> {
         let request = Request::State;
         let asked = frame::write(&self.socket, request.kind(), &request.body());

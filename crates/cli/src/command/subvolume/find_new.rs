@@ -37,7 +37,7 @@ pub struct FindNew {
     /// The subvolume, in an image by its path from the top level, or in a file system that is
     /// mounted
     #[arg(value_name = "IMAGE:/PATH or PATH")]
-    path: OsString,
+    pub(super) path: OsString,
     /// The first generation to list; 0 lists everything
     #[arg(value_name = "GENERATION", value_parser = parse_number)]
     since: u64,

@@ -25,7 +25,7 @@ pub struct GetDefault {
     source: Source,
     /// The image file or block device, or a directory of a file system that is mounted
     #[arg(value_name = "IMAGE[:/PATH] or PATH")]
-    image: PathBuf,
+    pub(super) image: PathBuf,
 }
 
 impl GetDefault {

@@ -84,7 +84,7 @@ pub struct List {
     /// The image file or block device, and for -o and -a a subvolume in it; or a path in a file
     /// system that is mounted
     #[arg(value_name = "IMAGE[:/PATH] or PATH")]
-    target: OsString,
+    pub(super) target: OsString,
 }
 
 /// A subvolume and its path.

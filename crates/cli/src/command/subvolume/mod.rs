@@ -44,9 +44,18 @@ impl Subvolume {
         match self {
             Self::Create(command) => command.run(global),
             Self::Delete(command) => command.run(global),
-            Self::FindNew(command) => command.run(global),
-            Self::GetDefault(command) => command.run(global),
-            Self::List(command) => command.run(global),
+            Self::FindNew(command) => {
+                let named = command.path.display().to_string();
+                command.run(global).context(named)
+            }
+            Self::GetDefault(command) => {
+                let named = command.image.display().to_string();
+                command.run(global).context(named)
+            }
+            Self::List(command) => {
+                let named = command.target.display().to_string();
+                command.run(global).context(named)
+            }
             Self::SetDefault(command) => command.run(),
             Self::Show(command) => command.run(global),
             Self::Snapshot(command) => command.run(global),

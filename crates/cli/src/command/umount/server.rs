@@ -34,7 +34,7 @@ pub enum News {
 }
 
 impl MountServer {
-    /// The server of `mount`, which is mounted at `mountpoint`; `None` if it does not talk to this
+    /// The server of `mount`, which is mounted at `mountpoint`; `None` if it does not serve this
     /// user, or answers too late.
     pub fn of(mount: &MountEntry, mountpoint: &Path) -> Option<Self> {
         let (answer, answered) = channel();

@@ -16,6 +16,7 @@ use rustix::net::{Shutdown, shutdown};
 
 use super::{Channel, Grant, changes, receive, send, state, walk};
 use crate::protocol::abi::ShownId;
+use crate::server::access::is_served;
 use crate::server::exchange::Exchange;
 use crate::server::further;
 use crate::server::refusal::{Refusal, refuse};
@@ -74,8 +75,7 @@ fn accept<'s>(
         // It fails once the listener is shut down.
         let Ok((socket, _)) = listener.accept() else { return };
         let Ok(peer) = socket_peercred(&socket) else { continue };
-        let user = ShownId::new(peer.uid.as_raw());
-        let is_known = user == ShownId::ROOT || user == exchange.owner;
+        let is_known = is_served(ShownId::new(peer.uid.as_raw()), exchange.owner);
         if is_known && exchange.channel.meet(number, &socket) {
             let serve = move || {
                 // An error ends the connection, and so does a panic, which was reported.
