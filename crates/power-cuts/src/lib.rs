@@ -21,8 +21,10 @@ mod memory;
 mod sound;
 mod superblock;
 mod survival;
+mod workloads;
 
 pub use history::History;
 pub use memory::{load, store};
 pub use sound::{assert_sound, assert_sound_to_btrfs, assert_sound_to_larder};
 pub use survival::survival;
+pub use workloads::{AllocateAs, Name, Operation, Persistence, Region, Step, Workload, WriteAs};

@@ -38,6 +38,7 @@ use crate::log::logged_inodes::LoggedInodes;
 use crate::log::sync_queue::Syncs;
 use crate::subvolume::deleted::DeletedSubvolumes;
 use crate::subvolume::pending_snapshots::PendingSnapshots;
+use crate::subvolume::renamed::RenamedSubvolumes;
 use crate::subvolume::send_guards::SendGuards;
 use crate::xattr::property::inheritable;
 
@@ -51,6 +52,7 @@ pub(crate) struct Writer {
     pub(crate) orphans: Arc<Orphans>,
     pub(crate) snapshots: PendingSnapshots,
     pub(crate) deleted: DeletedSubvolumes,
+    pub(crate) renamed: RenamedSubvolumes,
     pub(crate) ids: Ids,
     /// Subvolumes that must not change while they are sent.
     pub(crate) send_guards: SendGuards,
@@ -93,6 +95,7 @@ impl Writer {
             ids: Ids::default(),
             send_guards: SendGuards::default(),
             logged_inodes: Arc::default(),
+            renamed: RenamedSubvolumes::default(),
             syncs: Syncs::default(),
             compression: RwLock::default(),
             compressors: Compressors::default(),

@@ -376,14 +376,9 @@ impl Change<'_, '_> {
         let live = live_inode_of(directory);
         let index = live.next_index(self.locked.of(live))?;
         if inode.is_subvolume_root() {
-            enter_subvolume(
-                directory.writer_of_change(),
-                live,
-                inode.subvolume().id(),
-                name,
-                index,
-                self.generation,
-            )?;
+            let (writer, id) = (directory.writer_of_change(), inode.subvolume().id());
+            writer.renamed.renamed(id, self.generation, writer.manager.durable_generation());
+            enter_subvolume(writer, live, id, name, index, self.generation)?;
             return self.directory_grew(directory, name.len() as i64);
         }
         let mut names = directory.names();

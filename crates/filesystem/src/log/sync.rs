@@ -25,7 +25,7 @@ use crate::log::sync_queue::Request;
 
 impl Inode {
     /// Makes all changes of this file or directory durable: data, attributes and names of a file;
-    /// attributes, and added and removed entries, of a directory. Does nothing in a file system
+    /// attributes, names, and added and removed entries, of a directory. Does nothing in a file system
     /// that is open for reading. This takes far less than a commit, unless it must be one.
     ///
     /// # Errors
@@ -35,7 +35,14 @@ impl Inode {
         if self.file_type() == FileType::Regular {
             flush(self.core(), live)?;
         }
-        let durable_generation = self.writer()?.manager.durable_generation();
+        let writer = self.writer()?;
+        let durable_generation = writer.manager.durable_generation();
+        if self.is_subvolume_root()
+            && writer.renamed.is_pending(live.id().subvolume, durable_generation)
+        {
+            writer.manager.commit()?;
+            return Ok(());
+        }
         let Some(sequence) = live.unsynced(durable_generation) else { return Ok(()) };
         let is_directory = self.file_type() == FileType::Directory;
         sync_inode(self.core(), live.id(), is_directory)?;

@@ -13,6 +13,7 @@ pub(crate) mod pending_snapshots;
 pub(crate) mod received;
 pub(crate) mod references;
 pub(crate) mod relative;
+pub(crate) mod renamed;
 pub(crate) mod send_guard;
 pub(crate) mod send_guards;
 pub(crate) mod take_snapshots;

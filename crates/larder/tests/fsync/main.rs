@@ -1,11 +1,14 @@
 //! Files that were fsynced survive a power cut, whoever replays the log: the kernel replays our
 //! logs, and so do we.
 
+#[path = "../support/played.rs"]
+mod played;
 mod random;
 #[path = "../support/mod.rs"]
 mod support;
 #[path = "../support/synced.rs"]
 mod synced;
+mod workloads;
 
 use std::sync::Arc;
 

@@ -10,12 +10,15 @@ mod data;
 mod model;
 mod objects;
 mod operations;
+#[path = "../support/played.rs"]
+mod played;
 mod power_cuts;
 mod sharing;
 #[path = "../support/synced.rs"]
 mod synced;
 #[path = "../support/view.rs"]
 mod view;
+mod workloads;
 
 use std::sync::Arc;
 

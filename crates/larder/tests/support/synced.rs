@@ -14,11 +14,19 @@ use larder_test_devices::Recording;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-/// The whole state, by inode number.
+/// A subvolume, and an inode in it.
+pub(crate) type Number = (u64, u64);
+
+/// The number of an inode.
+pub(crate) fn number_of(inode: &Inode) -> Number {
+    (inode.subvolume_id(), inode.metadata().inode)
+}
+
+/// The whole state, by inode.
 #[derive(Default)]
 pub(crate) struct State {
-    inodes: BTreeMap<u64, Seen>,
-    folders: BTreeMap<u64, BTreeMap<String, u64>>,
+    inodes: BTreeMap<Number, Seen>,
+    folders: BTreeMap<Number, BTreeMap<String, Number>>,
 }
 
 /// An inode without its names.
@@ -39,14 +47,14 @@ impl State {
     }
 
     fn enter(&mut self, folder: &Directory) {
-        let number = folder.metadata().inode;
+        let number = number_of(folder);
         self.inodes.insert(number, see(folder));
         let mut names = BTreeMap::new();
         for entry in folder.entries().unwrap() {
             let entry = entry.unwrap();
             let inode =
                 entry.open().unwrap_or_else(|error| panic!("{}: {error}", entry.name().display()));
-            let child = inode.metadata().inode;
+            let child = number_of(&inode);
             names.insert(entry.name().to_str().unwrap().to_owned(), child);
             if inode.file_type() == FileType::Directory {
                 self.enter(&inode.into_directory().unwrap());
@@ -57,11 +65,11 @@ impl State {
         self.folders.insert(number, names);
     }
 
-    fn name(&self, folder: u64, name: &str) -> Option<u64> {
+    fn name(&self, folder: Number, name: &str) -> Option<Number> {
         self.folders.get(&folder)?.get(name).copied()
     }
 
-    fn names_of(&self, number: u64) -> BTreeSet<(u64, String)> {
+    fn names_of(&self, number: Number) -> BTreeSet<(Number, String)> {
         let all = self.folders.iter().flat_map(|(folder, names)| {
             names.iter().map(move |(name, inode)| (*folder, name.clone(), *inode))
         });
@@ -97,7 +105,7 @@ fn see(inode: &Inode) -> Seen {
 #[derive(Debug)]
 pub(crate) enum Promised {
     /// The inode with this number.
-    Inode(u64),
+    Inode(Number),
     Everything,
 }
 
@@ -115,14 +123,14 @@ fn all_is_there(since: &[State], found: &State) -> Result<(), String> {
     for number in since[0].inodes.keys() {
         let stays = since.iter().all(|state| state.inodes.contains_key(number));
         if stays && !found.inodes.contains_key(number) {
-            return Err(format!("inode {number} is lost"));
+            return Err(format!("inode {number:?} is lost"));
         }
     }
     for (folder, names) in &since[0].folders {
         for name in names.keys() {
             let stays = since.iter().all(|state| state.name(*folder, name).is_some());
             if stays && found.name(*folder, name).is_none() {
-                return Err(format!("{name} of {folder} is lost"));
+                return Err(format!("{name} of {folder:?} is lost"));
             }
         }
     }
@@ -130,7 +138,7 @@ fn all_is_there(since: &[State], found: &State) -> Result<(), String> {
 }
 
 /// Whether an inode that was synced in the first of these states is as in one of them.
-fn inode_kept(number: u64, since: &[State], found: &State) -> Result<(), String> {
+fn inode_kept(number: Number, since: &[State], found: &State) -> Result<(), String> {
     if since.iter().any(|state| !state.inodes.contains_key(&number)) {
         // Removed since then.
         return Ok(());
@@ -149,12 +157,12 @@ fn inode_kept(number: u64, since: &[State], found: &State) -> Result<(), String>
     for (folder, name) in since[0].names_of(number) {
         let stays = since.iter().all(|state| state.name(folder, &name) == Some(number));
         if stays && found.name(folder, &name) != Some(number) {
-            return Err(format!("its name {name} of {folder} is lost"));
+            return Err(format!("its name {name} of {folder:?} is lost"));
         }
     }
     for (folder, name) in found.names_of(number) {
         if !since.iter().any(|state| state.name(folder, &name) == Some(number)) {
-            return Err(format!("its name {name} of {folder} came back"));
+            return Err(format!("its name {name} of {folder:?} came back"));
         }
     }
     let Some(names) = found.folders.get(&number) else { return Ok(()) };
@@ -289,7 +297,7 @@ pub(crate) fn play(
             history.promise(Promised::Everything, recording.position());
         } else if let Some(inode) = player.target() {
             inode.sync().unwrap();
-            let number = inode.metadata().inode;
+            let number = number_of(&inode);
             history.promise(Promised::Inode(number), recording.position());
         }
     }
