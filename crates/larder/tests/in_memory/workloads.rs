@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use larder::device::{Device, MemoryDevice};
-use larder::{OpenOptions, Subvolume};
+use larder::{CompressionAlgorithm, Filesystem, OpenOptions, Subvolume, WriteCompression};
+use larder_format::Profile;
 use larder_mkfs::MkfsOptions;
 use larder_power_cuts::{Workload, assert_sound_to_larder, survival};
 use larder_test_devices::{Recording, Survival};
@@ -17,11 +18,10 @@ use rand::{RngExt, SeedableRng};
 
 use super::played::{Played, play};
 use super::synced::State;
-use super::{make, open, small_nodes};
+use super::{as_dyn, make, open, small_nodes};
 
 /// One in so many workloads of two operations is done by default, divided by the effort.
-const SAMPLED: u64 = 401;
-
+const SAMPLED: u64 = 1009;
 /// The same of those of three operations on subvolumes.
 const SAMPLED_ON_SUBVOLUMES: u64 = 1009;
 /// The power fails at one in so many changes of the devices.
@@ -39,39 +39,69 @@ impl Seen {
     }
 }
 
-/// Does a workload on a copy of `empty`, and cuts the power. Returns the number of cuts.
-fn explore(workload: &Workload, empty: &MemoryDevice, seen: &Seen) -> u64 {
-    let steps = workload.steps();
-    let mut cuts: Vec<usize> = (0..steps.len()).filter(|at| steps[*at].is_durable()).collect();
-    cuts.retain(|at| seen.is_new(&&steps[..=*at]));
-    if cuts.is_empty() {
-        return 0;
-    }
-    let recording = Recording::new();
-    let fs = open(vec![Arc::new(recording.attach(empty))], OpenOptions::new());
-    let played = play(workload, &fs, &recording);
-    fs.close().unwrap();
-    let mut replay = recording.replay();
-    for at in &cuts {
-        replay.advance_to(played.positions[*at]);
-        let left = Arc::new(replay.power_cut(|_, _| Survival::Lost).remove(0));
-        judge(workload, &played, replay.position(), &left);
-    }
-    cuts.len() as u64
+/// The file system that workloads are done to.
+struct Setting {
+    empty: Vec<Arc<MemoryDevice>>,
+    compression: Option<WriteCompression>,
 }
 
-/// What a cut left is sound, has what was promised before, and can be worked with.
-fn judge(workload: &Workload, played: &Played, position: usize, left: &Arc<MemoryDevice>) {
-    let what = workload.to_string();
-    assert_sound_to_larder([&**left], &what);
-    let fs = open(vec![left.clone() as Arc<dyn Device>], OpenOptions::new());
-    let root = fs.subvolume("/").unwrap();
-    let found = State::of(&root);
-    played.history.judge(position, &what, |promised, since| promised.is_kept(since, &found));
-    empty_out(&root, &what);
-    fs.sync().unwrap();
-    drop((root, fs));
-    assert_sound_to_larder([&**left], &what);
+impl Setting {
+    fn new(devices: usize, options: &MkfsOptions) -> Self {
+        Self { empty: make(devices, options), compression: None }
+    }
+
+    fn open(&self, devices: Vec<Arc<dyn Device>>) -> Filesystem {
+        open(devices, OpenOptions::new().compression(self.compression))
+    }
+
+    /// Does a workload on copies of the devices.
+    fn play(&self, workload: &Workload, recording: &Recording) -> Played {
+        let attach = |device: &Arc<MemoryDevice>| Arc::new(recording.attach(device)) as Arc<_>;
+        let fs = self.open(self.empty.iter().map(attach).collect());
+        let played = play(workload, &fs, recording);
+        fs.close().unwrap();
+        played
+    }
+
+    /// Does a workload, and cuts the power at each call that makes something durable. Returns the
+    /// number of cuts.
+    fn explore(&self, workload: &Workload, seen: &Seen) -> u64 {
+        let steps = workload.steps();
+        let mut cuts: Vec<usize> = (0..steps.len()).filter(|at| steps[*at].is_durable()).collect();
+        cuts.retain(|at| seen.is_new(&&steps[..=*at]));
+        if cuts.is_empty() {
+            return 0;
+        }
+        let recording = Recording::new();
+        let played = self.play(workload, &recording);
+        let mut replay = recording.replay();
+        for at in &cuts {
+            replay.advance_to(played.positions[*at]);
+            let left = replay.power_cut(|_, _| Survival::Lost);
+            self.judge(workload, &played, replay.position(), left);
+        }
+        cuts.len() as u64
+    }
+
+    /// What a cut left is sound, has what was promised before, and can be worked with.
+    fn judge(
+        &self,
+        workload: &Workload,
+        played: &Played,
+        position: usize,
+        left: Vec<MemoryDevice>,
+    ) {
+        let what = workload.to_string();
+        let left: Vec<Arc<MemoryDevice>> = left.into_iter().map(Arc::new).collect();
+        assert_sound_to_larder(left.iter().map(|device| &**device), &what);
+        let fs = self.open(as_dyn(&left));
+        let root = fs.subvolume("/").unwrap();
+        let found = State::of(&root);
+        played.history.judge(position, &what, |promised, since| promised.is_kept(since, &found));
+        empty_out(&root, &what);
+        fs.close().unwrap();
+        assert_sound_to_larder(left.iter().map(|device| &**device), &what);
+    }
 }
 
 /// Whatever a cut left can be removed, and new files can be made.
@@ -86,8 +116,7 @@ fn empty_out(root: &Subvolume, what: &str) {
 }
 
 /// Explores workloads on all processors.
-fn explore_all(workloads: impl Iterator<Item = Workload> + Send, options: &MkfsOptions) {
-    let empty = make(1, options).remove(0);
+fn explore_all(workloads: impl Iterator<Item = Workload> + Send, setting: &Setting) {
     let (workloads, seen) = (Mutex::new(workloads), Seen::default());
     let (done, cuts) = (AtomicU64::new(0), AtomicU64::new(0));
     let next = || workloads.lock().next();
@@ -95,8 +124,7 @@ fn explore_all(workloads: impl Iterator<Item = Workload> + Send, options: &MkfsO
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 while let Some(workload) = next() {
-                    let count = explore(&workload, &empty, &seen);
-                    cuts.fetch_add(count, Ordering::Relaxed);
+                    cuts.fetch_add(setting.explore(&workload, &seen), Ordering::Relaxed);
                     let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                     if done.is_multiple_of(10_000) {
                         println!("{done} workloads");
@@ -110,45 +138,63 @@ fn explore_all(workloads: impl Iterator<Item = Workload> + Send, options: &MkfsO
     assert!(cuts * 2 > done);
 }
 
+/// The settings that differ most.
+fn settings() -> [Setting; 4] {
+    let zstd = WriteCompression { compression: CompressionAlgorithm::Zstd.into(), force: true };
+    let raid1 = MkfsOptions { data_profile: Some(Profile::Raid1), ..MkfsOptions::default() };
+    let compressed = Setting::new(1, &MkfsOptions::default());
+    [
+        Setting::new(1, &MkfsOptions::default()),
+        Setting::new(1, &small_nodes()),
+        Setting { compression: Some(zstd), ..compressed },
+        Setting::new(2, &raid1),
+    ]
+}
+
+/// One in so many of these, beginning with another one for each seed.
+fn sample(
+    workloads: impl Iterator<Item = Workload>,
+    one_in: u64,
+) -> impl Iterator<Item = Workload> {
+    let one_in = (one_in / larder_testkit::effort()).max(1) as usize;
+    workloads.skip(larder_testkit::seed(0) as usize % one_in).step_by(one_in)
+}
+
 #[test]
 fn all_of_one_operation() {
-    explore_all(Workload::of_one(), &MkfsOptions::default());
-    explore_all(Workload::of_one(), &small_nodes());
+    for setting in settings() {
+        explore_all(Workload::of_one(), &setting);
+    }
 }
 
 #[test]
 fn some_of_two_operations() {
-    let one_in = (SAMPLED / larder_testkit::effort()).max(1) as usize;
-    let first = larder_testkit::seed(0) as usize % one_in;
-    explore_all(Workload::of_two().skip(first).step_by(one_in), &MkfsOptions::default());
+    for setting in settings() {
+        explore_all(sample(Workload::of_two(), SAMPLED), &setting);
+    }
 }
 
 #[test]
 fn some_on_subvolumes() {
-    let one_in = (SAMPLED_ON_SUBVOLUMES / larder_testkit::effort()).max(1) as usize;
-    let first = larder_testkit::seed(0) as usize % one_in;
-    let two = Workload::of_two_on_subvolumes().step_by(5);
-    let three = Workload::of_three_on_subvolumes().skip(first).step_by(one_in);
-    explore_all(two.chain(three), &MkfsOptions::default());
+    let two = sample(Workload::of_two_on_subvolumes(), 11);
+    let three = sample(Workload::of_three_on_subvolumes(), SAMPLED_ON_SUBVOLUMES);
+    explore_all(two.chain(three), &Setting::new(1, &MkfsOptions::default()));
 }
 
 /// The power fails at any point, and what was not flushed survives in part.
 #[test]
 fn one_operation_cut_anywhere() {
-    for options in [MkfsOptions::default(), small_nodes()] {
-        let empty = make(1, &options).remove(0);
-        let mut random = StdRng::seed_from_u64(larder_testkit::seed(3));
+    let mut random = StdRng::seed_from_u64(larder_testkit::seed(3));
+    for setting in settings() {
         let mut cuts = 0;
         for workload in Workload::of_one() {
             let recording = Recording::new();
-            let fs = open(vec![Arc::new(recording.attach(&empty))], OpenOptions::new());
-            let played = play(&workload, &fs, &recording);
-            fs.close().unwrap();
+            let played = setting.play(&workload, &recording);
             let mut replay = recording.replay();
             while replay.step().is_some() {
                 if random.random_ratio(1, CUT_ANYWHERE) {
-                    let left = replay.power_cut(survival(random.random())).remove(0);
-                    judge(&workload, &played, replay.position(), &Arc::new(left));
+                    let left = replay.power_cut(survival(random.random()));
+                    setting.judge(&workload, &played, replay.position(), left);
                     cuts += 1;
                 }
             }
@@ -158,14 +204,14 @@ fn one_operation_cut_anywhere() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes ten minutes"]
 fn all_on_subvolumes() {
-    explore_all(Workload::of_two_on_subvolumes(), &MkfsOptions::default());
-    explore_all(Workload::of_three_on_subvolumes(), &small_nodes());
+    explore_all(Workload::of_two_on_subvolumes(), &Setting::new(1, &MkfsOptions::default()));
+    explore_all(Workload::of_three_on_subvolumes(), &Setting::new(1, &small_nodes()));
 }
 
 #[test]
 #[ignore = "takes ten minutes"]
 fn all_of_two_operations() {
-    explore_all(Workload::of_two(), &MkfsOptions::default());
+    explore_all(Workload::of_two(), &Setting::new(1, &MkfsOptions::default()));
 }
