@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use larder_btree::LiveTree;
+use larder_transaction::space::Priority;
 
 use crate::core::ids::InodeNumbers;
 use crate::error::{Error, Result};
@@ -22,6 +23,11 @@ pub(crate) struct LiveSubvolume {
 impl LiveSubvolume {
     pub(crate) fn tree(&self) -> &Arc<LiveTree> {
         &self.tree
+    }
+
+    /// What a deletion in it may take of the global reserve.
+    pub(crate) fn deletion_priority(&self) -> Priority {
+        Priority::of_deletion(self.tree.last_snapshot())
     }
 
     /// Whether it was deleted. The answer stays true as long as the thread is joined.

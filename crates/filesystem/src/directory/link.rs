@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use larder_format::{ItemType, Key};
 use larder_platform::OsStrExt;
-use larder_transaction::space::Priority;
 use larder_transaction::{Handle, Items, TreeItems};
 
 use crate::core::changed::{Changed, apply};
@@ -159,12 +158,12 @@ impl Directory {
                 }
             }
             let live = found.live_inode()?;
-            let space = writer.manager.space();
-            let most = space.references_at_once(ITEMS, MOST_EXTENTS, Priority::Deleting);
+            let (space, subvolume) = (writer.manager.space(), self.subvolume().live()?);
+            let most = space.references_at_once(ITEMS, MOST_EXTENTS, subvolume.deletion_priority());
             let mut change = InodeChange::start(
                 self.core(),
-                self.subvolume().live()?,
-                ItemReservation::removing(ITEMS).dropping(most),
+                subvolume,
+                ItemReservation::removing(ITEMS, subvolume).dropping(most),
                 [directory, live],
             )?;
             let (handle, locked) = change.parts();
@@ -205,13 +204,9 @@ impl Directory {
 
     /// Removes the entry of a subvolume that is not there: nothing refers back to it.
     fn take_empty_subvolume(&self, name: &[u8]) -> Result<bool> {
-        let directory = self.live_inode()?;
-        let mut change = InodeChange::start(
-            self.core(),
-            self.subvolume().live()?,
-            ItemReservation::removing(ITEMS),
-            [directory],
-        )?;
+        let (directory, subvolume) = (self.live_inode()?, self.subvolume().live()?);
+        let reservation = ItemReservation::removing(ITEMS, subvolume);
+        let mut change = InodeChange::start(self.core(), subvolume, reservation, [directory])?;
         let (handle, locked) = change.parts();
         let state = locked.of(directory);
         self.check_not_removed()?;

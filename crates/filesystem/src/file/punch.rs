@@ -51,8 +51,10 @@ fn clear_edges(file: &File, writer: &Writer, edges: &[Range<u64>]) -> Result<()>
     let (live, core) = (file.live_inode()?, file.core());
     let sectorsize = core.sectorsize();
     let sectors = edges.iter().filter(|edge| !edge.is_empty()).count() as u64;
-    let reservation = writer.reserve_to_delete(DataNeed::of_data(sectors * sectorsize, 4))?;
-    let change = FileChange::start(file.core(), file.subvolume().live()?, [live], reservation)?;
+    let subvolume = file.subvolume().live()?;
+    let need = DataNeed::of_data(sectors * sectorsize, 4);
+    let reservation = writer.reserve_to_delete(need, subvolume.deletion_priority())?;
+    let change = FileChange::start(file.core(), subvolume, [live], reservation)?;
     let mut locked = change.lock(live);
     locked.check_may_cut()?;
     locked.absorb_reservation();
@@ -77,9 +79,12 @@ fn clear_some(file: &File, writer: &Writer, range: Range<u64>, what: What) -> Re
     let (live, core) = (file.live_inode()?, file.core());
     let has_hole_items = !core.volume().superblock().has_incompat(IncompatFlags::NO_HOLES);
     let need = DataNeed { extents: CUT_EXTENTS, ..DataNeed::default() };
-    let most = writer.deletions_at_once(need, EXTENTS_PER_STEP);
-    let reservation = writer.reserve_to_delete(DataNeed { references: most as u64, ..need })?;
-    let change = FileChange::start(file.core(), file.subvolume().live()?, [live], reservation)?;
+    let subvolume = file.subvolume().live()?;
+    let priority = subvolume.deletion_priority();
+    let most = writer.deletions_at_once(need, EXTENTS_PER_STEP, priority);
+    let need = DataNeed { references: most as u64, ..need };
+    let reservation = writer.reserve_to_delete(need, priority)?;
+    let change = FileChange::start(file.core(), subvolume, [live], reservation)?;
     let mut locked = change.lock(live);
     locked.check_may_cut()?;
     let _alone = locked.exclude_readers();

@@ -50,15 +50,24 @@ impl Writer {
         self.reserve_with(Priority::Normal, need)
     }
 
-    /// Like [`reserve_data`](Self::reserve_data), for changes that remove more than they add.
-    pub(crate) fn reserve_to_delete(&self, need: DataNeed) -> Result<DataReservation> {
-        self.reserve_with(Priority::Deleting, need)
+    /// Like [`reserve_data`](Self::reserve_data), for changes that remove more than they add, with
+    /// the priority of [deletions](LiveSubvolume::deletion_priority) in their subvolume.
+    pub(crate) fn reserve_to_delete(
+        &self,
+        need: DataNeed,
+        priority: Priority,
+    ) -> Result<DataReservation> {
+        self.reserve_with(priority, need)
     }
 
     /// How many extents, at most `most`, a change that also needs `need` removes at once.
-    pub(crate) fn deletions_at_once(&self, need: DataNeed, most: usize) -> usize {
-        let space = self.manager.space();
-        space.references_at_once(need.items(), most as u64, Priority::Deleting) as usize
+    pub(crate) fn deletions_at_once(
+        &self,
+        need: DataNeed,
+        most: usize,
+        priority: Priority,
+    ) -> usize {
+        self.manager.space().references_at_once(need.items(), most as u64, priority) as usize
     }
 
     /// How many extents, at most `most`, a change that also needs `need` shares at once.

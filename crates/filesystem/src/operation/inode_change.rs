@@ -42,9 +42,10 @@ impl ItemReservation {
         Self { items, references: 0, growing: None, priority: Priority::Normal }
     }
 
-    /// For a change that removes more than it adds.
-    pub(crate) fn removing(items: u64) -> Self {
-        Self { items, references: 0, growing: None, priority: Priority::Deleting }
+    /// For a change that removes more than it adds from the tree of `subvolume`.
+    pub(crate) fn removing(items: u64, subvolume: &LiveSubvolume) -> Self {
+        let priority = subvolume.deletion_priority();
+        Self { items, references: 0, growing: None, priority }
     }
 
     /// The same, for a change that also drops `references` references to data.

@@ -66,7 +66,7 @@ impl Directory {
         let subvolumes = writer.subvolumes.lock();
         let reservation = writer.manager.space().insertion_bytes(ITEMS);
         let reservation =
-            writer.manager.reserve(SpaceKind::Metadata, reservation, Priority::Deleting)?;
+            writer.manager.reserve(SpaceKind::Metadata, reservation, Priority::Freeing)?;
         let root = self.child_named(name)?;
         if !root.is_subvolume_root() {
             return Err(Error::NotASubvolume);

@@ -29,9 +29,9 @@ pub(crate) fn drop_capability(inode: &Inode) -> Result<()> {
         found => drop(found?),
     }
     drop(state);
-    let reservation = ItemReservation::removing(ITEMS);
-    let mut change =
-        InodeChange::start(inode.core(), inode.subvolume().live()?, reservation, [live])?;
+    let subvolume = inode.subvolume().live()?;
+    let reservation = ItemReservation::removing(ITEMS, subvolume);
+    let mut change = InodeChange::start(inode.core(), subvolume, reservation, [live])?;
     let (handle, locked) = change.parts();
     let state = locked.of(live);
     state.check_mutable()?;

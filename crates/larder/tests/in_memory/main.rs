@@ -6,6 +6,7 @@
 
 #[path = "../support/data.rs"]
 mod data;
+mod full;
 #[path = "../support/model.rs"]
 mod model;
 mod objects;
@@ -31,7 +32,12 @@ const DEVICE_BYTES: u64 = 512 << 20;
 
 /// New devices with an empty file system.
 fn make(count: usize, options: &MkfsOptions) -> Vec<Arc<MemoryDevice>> {
-    let device = |number| Arc::new(MemoryDevice::new(format!("device-{number}"), DEVICE_BYTES));
+    make_of(DEVICE_BYTES, count, options)
+}
+
+/// The same, each with this length.
+fn make_of(len_bytes: u64, count: usize, options: &MkfsOptions) -> Vec<Arc<MemoryDevice>> {
+    let device = |number| Arc::new(MemoryDevice::new(format!("device-{number}"), len_bytes));
     let devices: Vec<Arc<MemoryDevice>> = (0..count).map(device).collect();
     mkfs_on(&as_dyn(&devices), options).unwrap_or_else(|error| panic!("{error}"));
     devices

@@ -19,7 +19,7 @@ pub struct Usage {
     pub unusable: u64,
     /// Held by reservations, and spoken for by delayed references.
     pub may_use: u64,
-    /// Kept for work that must not fail: bookkeeping and deleting.
+    /// Wanted for work that must not fail: bookkeeping and deleting. There may be less left.
     pub global_reserve: u64,
     /// Space that new chunks could add.
     pub unallocated: u64,

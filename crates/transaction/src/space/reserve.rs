@@ -10,6 +10,12 @@
 //! when the first change of a leaf after a snapshot adds a reference to all that the leaf refers to.
 //! Then no thread gets space before threads have run them, and the global reserve pays: it has room
 //! for a copy of all bookkeeping trees.
+//!
+//! A caller that deletes may take from the global reserve, but no caller may take so much that
+//! commits or those after it have none. What a caller may take depends on what comes back: who
+//! deletes a name in a tree that shares blocks with a snapshot copies these, and their space never
+//! comes back. The reserve that is wanted counts, not what is left of it: otherwise many small
+//! deletions would take half of the rest again and again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::refs::Payer;
 
 /// The minimum that is kept for bookkeeping and deleting, in items that could be inserted.
-const LEAST_GLOBAL_RESERVE_ITEMS: u64 = 48;
+const LEAST_GLOBAL_RESERVE_ITEMS: u64 = 64;
 /// The share of used space that is kept at least, for bookkeeping that grows with it.
 const GLOBAL_RESERVE_SHARE: u64 = 8;
 /// The maximum that is kept for bookkeeping and deleting.
@@ -50,8 +56,11 @@ const MOST_IMAGINED_CHUNKS: usize = 64;
 pub enum Priority {
     /// Does not touch the global reserve.
     Normal,
-    /// For deleting: may use up to half of the global reserve, since it frees space in the end.
+    /// For deleting in a tree that may share blocks: may use up to a quarter of the global reserve.
     Deleting,
+    /// For deleting what shares nothing, and whole subvolumes: may use up to half of the global
+    /// reserve, since a commit gives back more than it takes.
+    Freeing,
     /// For freeing the space of deleted inodes and subvolumes, while other threads may wait for it:
     /// may use up to two thirds of the global reserve, so more than the deletions that wait for it.
     Cleaning,
@@ -59,7 +68,12 @@ pub enum Priority {
 
 impl Priority {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Normal, Self::Deleting, Self::Cleaning];
+    pub const ALL: [Self; 4] = [Self::Normal, Self::Deleting, Self::Freeing, Self::Cleaning];
+
+    /// For deleting in a tree whose last snapshot was taken in this generation, 0 if never.
+    pub fn of_deletion(last_snapshot: u64) -> Self {
+        if last_snapshot == 0 { Self::Freeing } else { Self::Deleting }
+    }
 }
 
 /// Reserved space, given back when dropped.
@@ -150,7 +164,7 @@ impl Space {
     /// Whether delayed references owe space that is in the global reserve or does not exist.
     pub(crate) fn owes_too_much(&self) -> bool {
         let usage = self.account(SpaceKind::Metadata).usage();
-        usage.spoken_for() + usage.kept_back(Priority::Normal) > usage.total + usage.unallocated
+        usage.spoken_for() + usage.reserve_left() > usage.total + usage.unallocated
     }
 
     /// Notes that a tree has its root at this level.
@@ -185,7 +199,11 @@ impl Space {
     fn reserve_now(&self, kind: SpaceKind, len_bytes: u64, priority: Priority) -> bool {
         let account = self.account(kind);
         let mut may_use = account.may_use.lock();
-        let usage = account.usage_with(*may_use);
+        let mut usage = account.usage_with(*may_use);
+        if kind == SpaceKind::Metadata || (kind == SpaceKind::Data && self.is_mixed) {
+            // As much as what is allocated by now asks for, which a commit has not seen yet.
+            usage.global_reserve = self.wanted_reserve(&usage);
+        }
         let needed = usage.spoken_for() + usage.kept_back(priority) + len_bytes;
         let fits = needed <= usage.total + usage.unallocated;
         if fits {
@@ -199,23 +217,25 @@ impl Space {
         let unallocated = self.obtainable_metadata(&self.devices.lock());
         let account = self.account(SpaceKind::Metadata);
         account.unallocated.set(unallocated);
-        let usage = account.usage();
-        // At most the space that is left: then only deletions can reserve more.
-        account.global_reserve.set(self.wanted_reserve(&usage).min(left(&usage)));
+        account.global_reserve.set(self.wanted_reserve(&account.usage()));
     }
 
-    /// The reserve for metadata that is wanted, and how much of it there is no space for now, in
-    /// bytes.
+    /// The reserve for metadata, and how much of it there is no space for now, in bytes.
     pub fn global_reserve(&self) -> (u64, u64) {
         let usage = self.account(SpaceKind::Metadata).usage();
-        let wanted = self.wanted_reserve(&usage);
-        (wanted, wanted.saturating_sub(usage.global_reserve))
+        (usage.global_reserve, usage.global_reserve - usage.reserve_left())
     }
 
-    /// The reserve for metadata, if there is space for it.
+    /// The reserve for metadata that is wanted.
     fn wanted_reserve(&self, metadata: &Usage) -> u64 {
         let least = self.insertion_bytes(LEAST_GLOBAL_RESERVE_ITEMS);
-        let wanted = (metadata.used / GLOBAL_RESERVE_SHARE).max(self.bookkeeping_bytes.get());
+        let bookkeeping_bytes = self.bookkeeping_bytes.get();
+        let wanted = if self.is_mixed {
+            // Most of what is used is data.
+            2 * bookkeeping_bytes
+        } else {
+            ((metadata.used + metadata.reserved) / GLOBAL_RESERVE_SHARE).max(bookkeeping_bytes)
+        };
         wanted.clamp(least, MOST_GLOBAL_RESERVE.max(least))
     }
 
@@ -280,9 +300,15 @@ impl Usage {
     fn kept_back(&self, priority: Priority) -> u64 {
         match priority {
             Priority::Normal => self.global_reserve,
-            Priority::Deleting => self.global_reserve / 2,
+            Priority::Deleting => self.global_reserve / 4 * 3,
+            Priority::Freeing => self.global_reserve / 2,
             Priority::Cleaning => self.global_reserve / 3,
         }
+    }
+
+    /// The part of the global reserve that there is space for.
+    fn reserve_left(&self) -> u64 {
+        self.global_reserve.min(left(self))
     }
 }
 

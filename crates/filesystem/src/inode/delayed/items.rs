@@ -55,7 +55,8 @@ impl LiveInode {
             self.tidy(&mut slot);
             return Ok(());
         }
-        let Some(queued) = self.queue(&mut slot, |_| true, Priority::Deleting) else {
+        let priority = Priority::of_deletion(self.tree().last_snapshot());
+        let Some(queued) = self.queue(&mut slot, |_| true, priority) else {
             return TreeItems::new(self.tree().clone()).remove(self.index_key(index));
         };
         queued.index.delete(index);
