@@ -1,4 +1,4 @@
-//! Work spread over threads.
+//! Work spread over threads, for as long as a phase takes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,7 +1,5 @@
 //! A check from start to end.
 
-use std::thread::available_parallelism;
-
 use larder_format::feature::CompatRoFlags;
 use larder_format::objectid;
 use larder_volume::Volume;
@@ -24,7 +22,7 @@ use crate::superblocks;
 
 pub(crate) fn run(volume: &Volume, options: &Options<'_>) -> Result<Report, Stopped> {
     let threads = match options.threads {
-        0 => available_parallelism().map_or(1, std::num::NonZero::get),
+        0 => larder_parallel::threads().get(),
         threads => threads,
     };
     let sink = Sink::new(options.kept_per_kind);

@@ -29,15 +29,13 @@ macro_rules! eprintln {
 }
 
 mod accounted;
-mod acl_text;
 mod checking;
 mod command;
 mod completion;
-mod destination;
+mod copying;
 mod device_errors;
 mod devices;
 mod ending;
-mod extract;
 mod global;
 mod ingest;
 mod interrupt;
@@ -46,7 +44,6 @@ mod manual;
 mod mode;
 mod mode_change;
 mod on_mount;
-mod onto_host;
 mod operand;
 mod output;
 mod owner;
@@ -60,15 +57,12 @@ mod reason;
 mod report;
 mod resync;
 mod source;
-mod sparse;
-mod tar_reader;
 mod target;
 mod time_zone;
 mod told;
-mod transplant;
 mod tree;
+mod umask;
 mod units;
-mod untar;
 mod xattr_text;
 
 use std::env;

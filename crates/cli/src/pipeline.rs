@@ -32,7 +32,7 @@ where
     R: Send,
 {
     let batches: Vec<&[T]> = items.chunks(batch_len).collect();
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(batches.len());
+    let threads = larder_parallel::threads().get().min(batches.len());
     if threads <= 1 {
         return batches.into_iter().try_for_each(|batch| consume(work(batch)));
     }

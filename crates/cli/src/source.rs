@@ -5,20 +5,21 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use larder::{Filesystem, Inode, MountedFilesystem, NewInode, OpenOptions, Overview, Subvolume};
+use larder::{Filesystem, Inode, MountedFilesystem, OpenOptions, Overview, Subvolume};
+use larder_copy::new_inode;
 use larder_device::InUse;
 use larder_fuse::usage::MountTable;
 
 use crate::command::{Outcome, exit_code};
 use crate::devices;
 use crate::ending::wait_for_ending_servers;
-use crate::extract::umask;
 use crate::operand::parse_number;
 use crate::place::{PlaceOptions, located};
 use crate::present;
 use crate::report::{self, LogLevel};
 use crate::resync;
 use crate::target::{Target, is_image, mounted_path};
+use crate::umask::umask;
 
 /// Options that every command on an image has. They say how to open an image: with a path in a
 /// mounted file system they are refused, since nothing there would obey them.
@@ -269,13 +270,6 @@ pub struct Writing {
     pub start: Subvolume,
 }
 
-/// The permissions that the system would give a program which asks for `mode`, type and
-/// permissions: a umask removes some, or a default ACL replaces it.
-pub fn new_inode(mode: u32, umask: u32) -> NewInode {
-    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    NewInode { mode, uid, gid, umask, device: (0, 0) }
-}
-
 impl Writing {
     /// Whether `image` is the one that is open.
     pub fn is_on(&self, image: &Path) -> bool {
@@ -285,8 +279,14 @@ impl Writing {
 
     /// The name of `path` in the file system as users write it.
     pub fn shown(&self, path: &Path) -> PathBuf {
-        let bytes = [self.image.as_os_str(), OsStr::new(":"), path.as_os_str()];
-        bytes.into_iter().collect::<OsString>().into()
+        let mut shown = self.name();
+        shown.push(path);
+        shown.into()
+    }
+
+    /// How users name the file system: it comes before a path in it.
+    pub fn name(&self) -> OsString {
+        [self.image.as_os_str(), OsStr::new(":")].into_iter().collect()
     }
 
     /// The path in the file system of `text`, an `IMAGE:/path`.

@@ -72,7 +72,6 @@ mod filesystem;
 mod inode;
 mod log;
 mod operation;
-pub mod parallel;
 mod scan;
 mod subvolume;
 mod xattr;
@@ -83,9 +82,9 @@ pub use crate::core::tuning::{FindExtents, Queue, Reserve, Tuning};
 #[doc(hidden)]
 pub use accounting::RangeUnion;
 pub use accounting::{
-    Accounting, AccountingPhase, AccountingProgress, BlockGroupUse, EncodingUse, Fragmentation,
-    FragmentedFile, FragmentedFiles, Others, Part, PlaceKind, PlaceUse, SharedExtents, StoredAs,
-    SubvolumeState, SubvolumeUse,
+    Accounting, AccountingPhase, AccountingProgress, BlockGroupUse, DataUse, EncodingUse,
+    Fragmentation, FragmentedFile, FragmentedFiles, Others, Part, PlaceKind, PlaceUse,
+    SharedExtents, StoredAs, SubvolumeState, SubvolumeUse,
 };
 pub use directory::entries::Entries;
 pub use directory::entry::Entry;

@@ -17,7 +17,7 @@
 pub use larder_filesystem::RangeUnion;
 #[doc(inline)]
 pub use larder_filesystem::{
-    Accounting, AccountingPhase, AccountingProgress, BlockGroupUse, EncodingUse, Fragmentation,
-    FragmentedFile, FragmentedFiles, Others, Part, PlaceKind, PlaceUse, SharedExtents, StoredAs,
-    SubvolumeState, SubvolumeUse,
+    Accounting, AccountingPhase, AccountingProgress, BlockGroupUse, DataUse, EncodingUse,
+    Fragmentation, FragmentedFile, FragmentedFiles, Others, Part, PlaceKind, PlaceUse,
+    SharedExtents, StoredAs, SubvolumeState, SubvolumeUse,
 };

@@ -44,6 +44,8 @@
 //!   [`remove_all`](Subvolume::remove_all) are as in [`std::fs`]; [`File::cursor`] is a
 //!   [`Read`](std::io::Read), [`Write`](std::io::Write) and [`Seek`](std::io::Seek);
 //!   [`Directory::walk`] meets everything below.
+//! - [`copy::CopyOptions`] copies whole trees from and to this system, and unpacks tar archives, on
+//!   Linux.
 //! - [`Subvolume::scan_parts`] visits every inode, with several threads.
 //! - [`Filesystem::keep_state`] keeps a commit readable while the file system goes on changing.
 //! - [`Filesystem::accounting`] says where the space went, by path, snapshot and compression.
@@ -59,6 +61,8 @@
 
 pub mod accounting;
 pub mod check;
+#[cfg(target_os = "linux")]
+pub mod copy;
 pub mod device;
 mod find;
 pub mod mkfs;
@@ -92,7 +96,7 @@ pub use larder_filesystem::{
     UsedExtent, Walk, WalkEntry, WriteCompression, WritePolicy, Xattr, XattrMode, Xattrs,
 };
 #[doc(hidden)]
-pub use larder_filesystem::{FindExtents, Queue, Reserve, Tuning, parallel};
+pub use larder_filesystem::{FindExtents, Queue, Reserve, Tuning};
 pub use larder_format::compression::{
     Algorithm as CompressionAlgorithm, Compression, CompressionSpecError,
 };

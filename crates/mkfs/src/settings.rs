@@ -2,7 +2,6 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::thread::available_parallelism;
 
 use larder_format::block_group::BlockGroupFlags;
 use larder_format::compression::Compression;
@@ -106,10 +105,7 @@ impl Settings {
                 .into(),
             clamp_times: options.source_date_epoch.is_some(),
             shrink: options.shrink,
-            threads: options
-                .threads
-                .or_else(|| available_parallelism().ok())
-                .unwrap_or(NonZeroUsize::MIN),
+            threads: options.threads.unwrap_or_else(larder_parallel::threads),
         })
     }
 

@@ -8,12 +8,12 @@ use larder::commands::Command;
 use larder::{FileType, Inode, SetAttributes};
 
 use super::{Outcome, exit_code};
-use crate::extract::umask;
 use crate::interrupt;
 use crate::mode_change::ModeChange;
 use crate::on_mount::{self, OnMount, Present};
 use crate::source::{PathSource, Writing};
 use crate::tree::{Each, walk};
+use crate::umask::umask;
 
 /// Change permissions in a file system that is not mounted, or on a mount of larder
 ///

@@ -12,21 +12,21 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use larder::{FileType, Inode};
+use larder_copy::{
+    DANGLING, Destination, Extract, IntoImage, Keep, Mapped, OntoHost, Transplant, Unpack,
+};
 use larder_format::OwnerMap;
 
 use super::{Outcome, exit_code};
-use crate::destination::{DANGLING, Destination, IntoImage, Mapped};
-use crate::extract::{Extract, Keep};
+use crate::copying;
 use crate::ingest::Ingest;
 use crate::interrupt;
 use crate::on_mount::{self, OnMount, OntoMount};
-use crate::onto_host::OntoHost;
 use crate::owner::MapOptions;
+use crate::progress::Progress;
 use crate::source::{PathSource, Writing, warn_of_bad_copies};
 use crate::target::{Target, is_image, names_image, parent_of};
-use crate::transplant::Transplant;
-use crate::tree::walk;
-use crate::untar::Untar;
+use crate::umask::umask;
 
 /// Bytes of an archive that are read at a time.
 const ARCHIVE_BYTES: usize = 256 << 10;
@@ -124,15 +124,17 @@ impl Cp {
             };
             let mut host = OntoHost::below(parent).with_context(named)?;
             let mut host = Mapped::new(&mut host, &turned);
-            let copied = walk(&inode, &mut Extract::new(&mut host, target, keep));
-            failures += copied.with_context(named)?;
+            let mut extract =
+                Extract::new(&mut host, target, keep, copying::shown(Progress::of_bytes()));
+            let copied = extract.copy(&inode, Path::new(source));
+            failures += copying::ended(copied, &extract.into_course()).with_context(named)?;
             warn_of_bad_copies(inode.subvolume().filesystem());
         }
         Ok(exit_code(failures))
     }
 
     fn keep(&self) -> Keep {
-        if self.archive { Keep::Everything } else { Keep::Permissions }
+        if self.archive { Keep::Everything } else { Keep::Permissions { umask: umask() } }
     }
 
     fn copy_in(&self, map: &OwnerMap) -> Outcome {
@@ -145,17 +147,17 @@ impl Cp {
         let destination = PathBuf::from(writing.path(self.destination.as_os_str())?);
         if self.sources == ["-"] {
             writing.start.open_directory(&destination)?;
-            let mut image = IntoImage::new(writing);
+            let mut image = IntoImage::new(&writing.start, writing.name());
             let mut image = Mapped::new(&mut image, map);
-            return unpack_input(Untar::new(&mut image, destination, self.keep()));
+            return unpack_input(&mut image, destination, self.keep());
         }
         let into = writing.start.open_directory(&destination).is_ok();
         let shown = self.destination.display();
         ensure!(into || self.sources.len() == 1, "{shown}: several sources need a directory");
-        let (mut failures, mut between) = (0, 0);
-        let mut image = IntoImage::new(writing);
+        let mut between = 0;
+        let mut image = IntoImage::new(&writing.start, writing.name());
         let mut image = Mapped::new(&mut image, map);
-        let mut ingest = Ingest::new(&mut image, self.keep()).expect(&self.sources);
+        let mut ingest = Ingest::new(&mut image, self.keep(), &self.sources);
         let mut copied = Copied::default();
         for source in &self.sources {
             let path = Path::new(source);
@@ -174,9 +176,9 @@ impl Cp {
                 between += 1;
                 continue;
             }
-            failures = ingest.copy(path, &target)?;
+            ingest.copy(path, &target)?;
         }
-        Ok(failures + between)
+        Ok(ingest.failures() + between)
     }
 
     /// Copies from an image into the open one. Returns how many copies failed.
@@ -205,10 +207,12 @@ impl Cp {
             Some(name) if into => destination.join(name),
             _ => destination.to_owned(),
         };
+        let shown = writing.shown(&target);
+        let course = copying::shown(Progress::of_bytes());
         let mut transplant =
-            Transplant::new(&writing.start, target, self.keep(), map.clone(), is_same);
-        let failures = walk(&inode, &mut transplant);
-        let failures = failures.with_context(|| source.display().to_string())?;
+            Transplant::new(&writing.start, target, self.keep(), map.clone(), is_same, course);
+        let copied = transplant.copy(&inode, Path::new(source), &shown);
+        let failures = copying::ended(copied, &transplant.into_course())?;
         warn_of_bad_copies(inode.subvolume().filesystem());
         Ok(failures)
     }
@@ -325,7 +329,7 @@ pub fn onto_mount(
     let mut mount = OntoMount::new(OnMount::below(base, destination)?, keep, overwrites)?;
     let mut mapped = Mapped::new(&mut mount, map);
     let failures = if is_archive {
-        unpack_input(Untar::new(&mut mapped, PathBuf::new(), keep))?
+        unpack_input(&mut mapped, PathBuf::new(), keep)?
     } else {
         copy_all(sources, destination, &mut mapped, options)?
     };
@@ -343,7 +347,7 @@ fn copy_all(
     let shown = destination.display();
     let into = destination.is_dir();
     ensure!(into || sources.len() == 1, "{shown}: several sources need a directory");
-    let mut ingest = Ingest::new(place, options.keep).expect(sources);
+    let mut ingest = Ingest::new(place, options.keep, sources);
     let mut copied = Copied::default();
     let mut refused = 0;
     for source in sources {
@@ -380,12 +384,21 @@ fn name_of(path: &Path) -> Option<&OsStr> {
 }
 
 /// Unpacks the archive on standard input. Returns how many failures were reported.
-fn unpack_input(untar: Untar<'_>) -> anyhow::Result<usize> {
+fn unpack_input(
+    place: &mut dyn Destination,
+    directory: PathBuf,
+    keep: Keep,
+) -> anyhow::Result<usize> {
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let metadata = input.metadata()?;
     let rest = if metadata.is_file() { Some((&input).stream_position()?) } else { None };
-    let len_bytes = rest.map(|start| metadata.len().saturating_sub(start));
-    untar.expect_bytes(len_bytes).unpack(BufReader::with_capacity(ARCHIVE_BYTES, input))
+    let mut progress = Progress::of_bytes();
+    if let Some(start) = rest {
+        progress.expect(metadata.len().saturating_sub(start));
+    }
+    let mut unpack = Unpack::new(place, directory, keep, copying::shown(progress));
+    let unpacked = unpack.unpack(BufReader::with_capacity(ARCHIVE_BYTES, input));
+    copying::ended(unpacked, &unpack.into_course())
 }
 
 /// Whether a source is a file of this system, and neither an image nor in one.

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use clap::Args;
 use larder::{ErrorKind, SetAttributes};
+use larder_copy::new_inode;
 
 use super::Outcome;
-use crate::extract::umask;
 use crate::mode_change::ModeChange;
-use crate::source::{PathSource, Writing, new_inode};
+use crate::source::{PathSource, Writing};
+use crate::umask::umask;
 
 /// Make directories in a file system that is not mounted
 ///

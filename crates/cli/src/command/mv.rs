@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
+use larder_copy::Keep;
 use larder_format::OwnerMap;
 
 use super::cp::{self, Copying};
 use super::{Outcome, exit_code};
-use crate::extract::Keep;
 use crate::interrupt;
 use crate::on_mount::{self, OnMount};
 use crate::source::{PathSource, Writing};

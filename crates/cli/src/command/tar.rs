@@ -12,11 +12,10 @@ use std::vec;
 use anyhow::Context;
 use clap::Args;
 use larder::{File, FileType, Inode, Metadata, Timestamp, WalkOptions, Walked, Xattr};
+use larder_copy::{ACL_RECORDS, acl_text};
 use tar::{Builder, EntryType, Header};
 
 use super::{Outcome, exit_code};
-use crate::acl_text;
-use crate::destination::ACL_RECORDS;
 use crate::on_mount::{self, Walk};
 use crate::output::stdout;
 use crate::progress::Progress;

@@ -1,324 +1,57 @@
-//! Copying a tree of files of this machine.
+//! Copying trees of files of this machine, some of which lie on mounts of larder.
 
-mod original;
 mod walked;
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs::File;
 use std::io;
-use std::ops::Range;
-use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{bail, ensure};
-use larder::NewInode;
-use larder_platform::{HostTree, Pinned};
-use rustix::fs::{FileType, SeekFrom, Stat, copy_file_range, fstat};
-use rustix::io::Errno;
+use larder_copy::{Destination, Keep, below};
+use larder_platform::HostTree;
+use rustix::fs::FileType;
 
-use self::original::Original;
-use crate::destination::Destination;
-use crate::extract::Keep;
-use crate::interrupt;
-use crate::message;
-use crate::on_mount::{self, Gone};
+use crate::copying::{ended, shown};
+use crate::on_mount;
 use crate::progress::Progress;
-
-/// Bytes of a file that are read at a time.
-const BUFFER_BYTES: usize = 1 << 20;
-/// In files up to this length, looking for data takes longer than copying a few zeros.
-const SHORT_BYTES: u64 = 64 << 10;
-/// The most bytes that the kernel copies in one call.
-const MOST_IN_KERNEL: usize = 1 << 30;
-/// The unit in which the kernel counts the space of a file.
-const BLOCK_BYTES: u64 = 512;
 
 /// Copies to one destination.
 pub struct Ingest<'a> {
-    destination: &'a mut dyn Destination,
-    keep: Keep,
-    /// Files with several names that were copied, by device and inode number of the original.
-    met: HashMap<(u64, u64), PathBuf>,
-    /// The same for those that the server of their mount read, by subvolume and number.
+    copies: larder_copy::Ingest<'a>,
+    /// Files with several names that the server of their mount read, by subvolume and number.
     walked: HashMap<(u64, u64), PathBuf>,
     buffer: Vec<u8>,
-    written_bytes: u64,
-    progress: Progress,
-    failures: usize,
+    /// Failures that servers reported.
+    unread: usize,
 }
 
 impl<'a> Ingest<'a> {
-    pub fn new(destination: &'a mut dyn Destination, keep: Keep) -> Self {
+    /// Copies the trees at `sources`: a terminal can show how much is left.
+    pub fn new(destination: &'a mut dyn Destination, keep: Keep, sources: &[OsString]) -> Self {
+        let sources: Vec<PathBuf> = sources.iter().map(PathBuf::from).collect();
+        let progress = Progress::of_bytes().counting(move || Some(bytes_in(&sources)));
         Self {
-            destination,
-            keep,
-            met: HashMap::new(),
+            copies: larder_copy::Ingest::new(destination, keep, shown(progress)),
             walked: HashMap::new(),
             buffer: Vec::new(),
-            written_bytes: 0,
-            progress: Progress::of_bytes(),
-            failures: 0,
+            unread: 0,
         }
-    }
-
-    /// Says which trees will be copied, so that a terminal can show how much is left.
-    pub fn expect(mut self, sources: &[OsString]) -> Self {
-        let sources: Vec<PathBuf> = sources.iter().map(PathBuf::from).collect();
-        self.progress = Progress::of_bytes().counting(move || Some(bytes_in(&sources)));
-        self
     }
 
     /// Copies the tree at `source` to `target`. Errors are reported on standard error, and the copy
-    /// goes on; returns how many there were. A signal that is [watched](interrupt::watch) for ends
-    /// it.
-    pub fn copy(&mut self, source: &Path, target: &Path) -> anyhow::Result<usize> {
-        if self.copy_walked(source, target)? {
-            return Ok(self.failures);
-        }
-        self.buffer.resize(BUFFER_BYTES, 0);
-        match HostTree::containing(source) {
-            Ok((tree, start)) => self.copy_from(tree, &start, source, target)?,
-            Err(error) => self.note(source, target, Err(error.into()))?,
-        }
-        Ok(self.failures)
-    }
-
-    /// Copies what is at `start` in `tree` and below. The user calls it `source`.
-    fn copy_from(
-        &mut self,
-        mut tree: HostTree,
-        start: &Path,
-        source: &Path,
-        target: &Path,
-    ) -> anyhow::Result<()> {
-        let shown = |path: &Path| below(source, path.strip_prefix(start).unwrap_or(path));
-        // Directories are finished last, since creating their entries changes their times.
-        let mut directories = Vec::new();
-        let mut waiting = vec![(start.to_owned(), target.to_owned())];
-        while let Some((path, target)) = waiting.pop() {
-            interrupt::check()?;
-            let copied = self.one(&mut tree, &path, &target, &mut waiting, &mut directories);
-            interrupt::check()?;
-            self.note(&shown(&path), &target, copied)?;
-        }
-        for (path, target, status) in directories.into_iter().rev() {
-            let finished = finish_directory(self.destination, &mut tree, &path, &target, &status);
-            self.note(&shown(&path), &target, finished)?;
-        }
-        Ok(())
+    /// goes on. A signal that is [watched](crate::interrupt::watch) for ends it.
+    pub fn copy(&mut self, source: &Path, target: &Path) -> anyhow::Result<()> {
+        let copied = match self.copy_walked(source, target) {
+            Ok(false) => self.copies.copy(source, target),
+            walked => walked.map(drop),
+        };
+        ended(copied, self.copies.course()).map(drop)
     }
 
     /// How many errors were reported.
-    pub fn failures(&self) -> usize {
-        self.failures
-    }
-
-    fn note(
-        &mut self,
-        source: &Path,
-        target: &Path,
-        result: anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
-        if let Err(error) = result {
-            if Gone::is_behind(&error) {
-                return Err(error);
-            }
-            let target = self.destination.shown(target);
-            eprintln!(
-                "ERROR: {}: cannot copy it to {}: {}",
-                source.display(),
-                target.display(),
-                message(&error)
-            );
-            self.failures += 1;
-        }
-        Ok(())
-    }
-
-    fn one(
-        &mut self,
-        tree: &mut HostTree,
-        path: &Path,
-        target: &Path,
-        waiting: &mut Vec<(PathBuf, PathBuf)>,
-        directories: &mut Vec<(PathBuf, PathBuf, Stat)>,
-    ) -> anyhow::Result<()> {
-        match FileType::from_raw_mode(tree.status(path)?.st_mode) {
-            FileType::Directory => {
-                let status = fstat(tree.directory(path)?)?;
-                let new = self.keep.new_inode(status.st_mode, 0o700);
-                self.destination.make_directory(target, &new)?;
-                let mut names = tree.names(path)?;
-                // In the order of names: the last one waiting comes first.
-                names.sort_by(|a, b| b.cmp(a));
-                waiting.extend(names.iter().map(|name| (path.join(name), target.join(name))));
-                if self.keep == Keep::Everything {
-                    directories.push((path.to_owned(), target.to_owned(), status));
-                }
-                Ok(())
-            }
-            FileType::RegularFile => {
-                let (file, status) = tree.file(path)?;
-                if !self.link(target, &status)? {
-                    self.file(&file, target, &status)?;
-                    self.finish(&Original::Open(file.as_fd()), target, &status)?;
-                }
-                Ok(())
-            }
-            _ => {
-                let (pinned, status) = tree.pinned(path)?;
-                if !self.link(target, &status)? {
-                    self.node(&pinned, target, &status)?;
-                    self.finish(&Original::Pinned(&pinned), target, &status)?;
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// Gives the copy of an inode that was copied under another name this name too. Returns whether
-    /// there is one.
-    fn link(&mut self, target: &Path, status: &Stat) -> anyhow::Result<bool> {
-        if self.keep != Keep::Everything || status.st_nlink == 1 {
-            return Ok(false);
-        }
-        let id = (status.st_dev, status.st_ino);
-        if let Some(met_as) = self.met.get(&id) {
-            self.destination.link(target, met_as)?;
-            return Ok(true);
-        }
-        self.met.insert(id, target.to_owned());
-        Ok(false)
-    }
-
-    /// Copies an inode that is neither a directory nor a file.
-    fn node(&mut self, pinned: &Pinned, target: &Path, status: &Stat) -> anyhow::Result<()> {
-        let device = match FileType::from_raw_mode(status.st_mode) {
-            FileType::Symlink => {
-                return self.destination.make_symlink(target, &pinned.link_target()?);
-            }
-            FileType::BlockDevice | FileType::CharacterDevice => {
-                (rustix::fs::major(status.st_rdev), rustix::fs::minor(status.st_rdev))
-            }
-            FileType::Directory | FileType::RegularFile => bail!(CHANGED),
-            _ => (0, 0),
-        };
-        let new = NewInode { device, ..self.keep.new_inode(status.st_mode, 0o600) };
-        self.destination.make_node(target, &new)
-    }
-
-    /// Makes a file, or opens the one that is there, and copies the content.
-    fn file(&mut self, from: &File, target: &Path, status: &Stat) -> anyhow::Result<()> {
-        if !self.destination.overwrite_file(target, self.keep)? {
-            self.destination.make_file(target, &self.keep.new_inode(status.st_mode, 0o600))?;
-        }
-        self.content_of(from, target, status)
-    }
-
-    /// Copies the content of a file. If one of this system is overwritten, the kernel can do that,
-    /// and share it.
-    fn content_of(&mut self, from: &File, target: &Path, status: &Stat) -> anyhow::Result<()> {
-        if let Some(to) = self.destination.host_file()
-            && let Some(len_bytes) = copy_in_kernel(from, to)?
-        {
-            self.advance(len_bytes);
-            return Ok(());
-        }
-        self.content(from, target, status)
-    }
-
-    /// Copies the data of a file; holes and preallocated space become holes, except in short files.
-    fn content(&mut self, from: &File, target: &Path, status: &Stat) -> anyhow::Result<()> {
-        let len_bytes = status.st_size as u64;
-        let has_space_for_all = status.st_blocks as u64 * BLOCK_BYTES >= len_bytes;
-        if has_space_for_all && len_bytes <= SHORT_BYTES {
-            return self.range(from, target, 0..len_bytes);
-        }
-        let mut written_to = 0;
-        while let Some(start) = seek(from, SeekFrom::Data(written_to))? {
-            let end = seek(from, SeekFrom::Hole(start))?.unwrap_or(len_bytes);
-            self.range(from, target, start..end)?;
-            written_to = end;
-        }
-        if written_to != len_bytes {
-            self.destination.set_len(target, len_bytes)?;
-        }
-        Ok(())
-    }
-
-    /// Copies a range of the data of a file.
-    fn range(&mut self, from: &File, target: &Path, range: Range<u64>) -> anyhow::Result<()> {
-        let mut offset = range.start;
-        while offset < range.end {
-            interrupt::check()?;
-            let want = (range.end - offset).min(BUFFER_BYTES as u64) as usize;
-            let len = from.read_at(&mut self.buffer[..want], offset)?;
-            if len == 0 {
-                bail!("it became shorter while it was read");
-            }
-            self.destination.write(target, &self.buffer[..len], offset)?;
-            offset += len as u64;
-            self.advance(len as u64);
-        }
-        Ok(())
-    }
-
-    /// Notes that so many bytes more are copied.
-    fn advance(&mut self, bytes: u64) {
-        self.written_bytes += bytes;
-        self.progress.set(self.written_bytes);
-    }
-
-    fn finish(
-        &mut self,
-        original: &Original<'_>,
-        target: &Path,
-        status: &Stat,
-    ) -> anyhow::Result<()> {
-        match self.keep {
-            Keep::Everything => self.destination.finish(target, original.attributes(status)?),
-            Keep::Permissions => Ok(()),
-        }
-    }
-}
-
-/// What happened to a source that is not copied for it.
-const CHANGED: &str = "another kind of inode took its place meanwhile";
-
-/// Gives the copy of a directory its attributes, once its entries are copied.
-fn finish_directory(
-    destination: &mut dyn Destination,
-    tree: &mut HostTree,
-    path: &Path,
-    target: &Path,
-    before: &Stat,
-) -> anyhow::Result<()> {
-    let directory = tree.directory(path)?;
-    let now = fstat(directory)?;
-    ensure!((now.st_dev, now.st_ino) == (before.st_dev, before.st_ino), CHANGED);
-    destination.finish(target, Original::Open(directory).attributes(before)?)
-}
-
-/// The path `path` from `top`, which joining an empty path would end with a slash.
-fn below(top: &Path, path: &Path) -> PathBuf {
-    if path.as_os_str().is_empty() { top.to_owned() } else { top.join(path) }
-}
-
-/// Makes the kernel copy the content of a file, shared where it can be. Returns how many bytes there
-/// were; `None` if the kernel cannot, and then nothing is copied.
-fn copy_in_kernel(from: &File, to: &File) -> anyhow::Result<Option<u64>> {
-    let (mut read_to, mut written_to) = (0, 0);
-    loop {
-        interrupt::check()?;
-        match copy_file_range(from, Some(&mut read_to), to, Some(&mut written_to), MOST_IN_KERNEL) {
-            // Some file systems claim to be able to and copy nothing.
-            Ok(0) | Err(_) if read_to == 0 => return Ok(None),
-            Ok(0) => return Ok(Some(read_to)),
-            Ok(_) => {}
-            Err(error) => return Err(error.into()),
-        }
+    pub fn failures(&mut self) -> usize {
+        let failures = self.copies.course().failures();
+        usize::try_from(failures).unwrap_or(usize::MAX).saturating_add(self.unread)
     }
 }
 
@@ -349,13 +82,4 @@ fn bytes_below(source: &Path) -> io::Result<u64> {
         }
     }
     Ok(bytes)
-}
-
-/// Seeks data or a hole; `None` if there are no more.
-fn seek(file: &File, to: SeekFrom) -> anyhow::Result<Option<u64>> {
-    match rustix::fs::seek(file, to) {
-        Ok(offset) => Ok(Some(offset)),
-        Err(Errno::NXIO) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }

@@ -8,13 +8,11 @@ use std::path::{Path, PathBuf};
 use anyhow::ensure;
 use larder::commands::Original;
 use larder::{FileType, Metadata, NewInode, WalkOptions, Walked, Xattr};
+use larder_copy::{Attributes, Keep, below, check_name};
 use larder_platform::HostTree;
 
-use super::{BUFFER_BYTES, Ingest, below};
-use crate::destination::Attributes;
-use crate::extract::Keep;
+use super::Ingest;
 use crate::on_mount::{Walk, resolved};
-use crate::tree::check_name;
 
 /// A copy in progress.
 struct Copy {
@@ -56,9 +54,9 @@ impl Ingest<'_> {
     /// Copies the tree at `source` to `target`, if its server can walk it. Returns whether it can.
     pub(super) fn copy_walked(&mut self, source: &Path, target: &Path) -> anyhow::Result<bool> {
         let mut start = None;
-        let xattrs = self.keep == Keep::Everything;
+        let xattrs = self.copies.keep() == Keep::Everything;
         let options = |directory: BorrowedFd<'_>| {
-            start = self.destination.start_beside(directory);
+            start = self.copies.destination().start_beside(directory);
             let data = start.is_none();
             WalkOptions { below: true, targets: true, xattrs, data, written: true }
         };
@@ -79,7 +77,7 @@ impl Ingest<'_> {
                         if entered.is_err() {
                             copy.left_out = Some(path.clone());
                         }
-                        self.note(&below(source, &path), &copy.target_of(&path), entered)?;
+                        self.copies.note(&below(source, &path), &copy.target_of(&path), entered)?;
                     }
                     copy.directory = Some(path);
                 }
@@ -94,18 +92,18 @@ impl Ingest<'_> {
                     let original = below(source, &path);
                     let copied = check_name(&name)
                         .and_then(|()| self.found(&mut copy, &original, &path, found));
-                    self.note(&original, &copy.target_of(&path), copied)?;
+                    self.copies.note(&original, &copy.target_of(&path), copied)?;
                 }
                 Walked::Failed { path, .. } => {
                     // Its data was zeros.
                     if let Some(last) = copy.last.take_if(|last| last.as_os_str() == path) {
-                        self.destination.discard(&copy.target_of(&last))?;
+                        self.copies.destination().discard(&copy.target_of(&last))?;
                     }
                 }
             }
         }
         self.finish_outside(&mut copy, source, None)?;
-        self.failures += copy.walk.failures();
+        self.unread += copy.walk.failures();
         Ok(true)
     }
 
@@ -119,9 +117,9 @@ impl Ingest<'_> {
         path.iter().try_for_each(check_name)?;
         let is_start = copy.start == Some((metadata.subvolume, metadata.inode));
         ensure!(!is_start, "its copy would lie in itself");
-        let new = self.keep.new_inode(metadata.mode, 0o700);
-        self.destination.make_directory(&copy.target_of(path), &new)?;
-        if self.keep == Keep::Everything {
+        let new = self.copies.keep().new_inode(metadata.mode, 0o700);
+        self.copies.destination().make_directory(&copy.target_of(path), &new)?;
+        if self.copies.keep() == Keep::Everything {
             copy.open.push((path.to_owned(), Attributes::of(metadata, xattrs)));
         }
         Ok(())
@@ -139,8 +137,8 @@ impl Ingest<'_> {
         };
         while let Some((open, attributes)) = copy.open.pop_if(is_outside) {
             let target = copy.target_of(&open);
-            let finished = self.destination.finish(&target, attributes);
-            self.note(&below(source, &open), &target, finished)?;
+            let finished = self.copies.give(&target, attributes);
+            self.copies.note(&below(source, &open), &target, finished)?;
         }
         Ok(())
     }
@@ -156,44 +154,46 @@ impl Ingest<'_> {
         let SourceFile { metadata, link, xattrs, ranges } = found;
         let target = copy.target_of(path);
         let id = (metadata.subvolume, metadata.inode);
-        let has_names = self.keep == Keep::Everything && metadata.nlink > 1;
+        let has_names = self.copies.keep() == Keep::Everything && metadata.nlink > 1;
         if let Some(met_as) = self.walked.get(&id).filter(|_| has_names) {
-            return self.destination.link(&target, met_as);
+            return self.copies.destination().link(&target, met_as);
         }
         match metadata.file_type {
             FileType::Regular => {
-                let overwrites = self.destination.overwrite_file(&target, self.keep)?;
+                let overwrites = {
+                    let keep = self.copies.keep();
+                    self.copies.destination().overwrite_file(&target, keep)
+                }?;
                 if !overwrites {
-                    let new = self.keep.new_inode(metadata.mode, 0o600);
-                    self.destination.make_file(&target, &new)?;
+                    let new = self.copies.keep().new_inode(metadata.mode, 0o600);
+                    self.copies.destination().make_file(&target, &new)?;
                 }
                 if copy.start.is_none() {
                     copy.last = Some(path.to_owned());
                     let written = self.walked_content(&mut copy.walk, &target, &metadata, &ranges);
                     if written.is_err() {
-                        self.destination.discard(&target)?;
+                        self.copies.destination().discard(&target)?;
                     }
                     written?;
                 } else if overwrites {
                     let (mut tree, name) = HostTree::containing(original)?;
                     let (file, status) = tree.file(&name)?;
-                    self.buffer.resize(BUFFER_BYTES, 0);
-                    self.content_of(&file, &target, &status)?;
+                    self.copies.content_of(&file, &target, &status)?;
                 } else {
                     let original = Original { subvolume: id.0, inode: id.1 };
-                    self.destination.share(&target, original)?;
-                    self.advance(metadata.size_bytes);
+                    self.copies.destination().share(&target, original)?;
+                    self.copies.course().advance(metadata.size_bytes)?;
                 }
             }
-            FileType::Symlink => self.destination.make_symlink(&target, &link)?,
+            FileType::Symlink => self.copies.destination().make_symlink(&target, &link)?,
             _ => {
-                let new = self.keep.new_inode(metadata.mode, 0o600);
+                let new = self.copies.keep().new_inode(metadata.mode, 0o600);
                 let new = NewInode { device: metadata.device, ..new };
-                self.destination.make_node(&target, &new)?;
+                self.copies.destination().make_node(&target, &new)?;
             }
         }
-        if self.keep == Keep::Everything {
-            self.destination.finish(&target, Attributes::of(&metadata, xattrs))?;
+        if self.copies.keep() == Keep::Everything {
+            self.copies.give(&target, Attributes::of(&metadata, xattrs))?;
         }
         if has_names {
             self.walked.insert(id, target);
@@ -210,12 +210,12 @@ impl Ingest<'_> {
         ranges: &[Range<u64>],
     ) -> anyhow::Result<()> {
         while let Some(offset) = walk.read(&mut self.buffer)? {
-            self.destination.write(target, &self.buffer, offset)?;
-            self.advance(self.buffer.len() as u64);
+            self.copies.destination().write(target, &self.buffer, offset)?;
+            self.copies.course().advance(self.buffer.len() as u64)?;
         }
         let written_to = ranges.last().map_or(0, |range| range.end);
         if written_to < metadata.size_bytes {
-            self.destination.set_len(target, metadata.size_bytes)?;
+            self.copies.destination().set_len(target, metadata.size_bytes)?;
         }
         Ok(())
     }

@@ -15,13 +15,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::ensure;
 use larder::commands::{Command, Original, Timestamp};
 use larder::{FileType, NewInode};
+use larder_copy::{
+    ACCESS_ACL, Attributes, DEFAULT_ACL, Destination, Keep, NotKept, open_to_overwrite,
+};
 use larder_platform::HostTree;
-use rustix::fs::{AtFlags, FileType as NodeType, Stat, fgetxattr, makedev, statat};
+use rustix::fs::{AtFlags, FileType as NodeType, fgetxattr, makedev, statat};
 use rustix::io::Errno;
 
 use super::OnMount;
-use crate::destination::{ACCESS_ACL, Attributes, DEFAULT_ACL, Destination};
-use crate::extract::Keep;
 
 /// The most data in one command.
 const MOST_DATA_BYTES: usize = 256 << 10;
@@ -148,29 +149,6 @@ impl OntoMount {
     }
 }
 
-/// Opens the file at `path` that a copy overwrites, if there is one, and empties it.
-pub fn open_to_overwrite(
-    tree: &mut HostTree,
-    path: &Path,
-    keep: Keep,
-) -> anyhow::Result<Option<File>> {
-    let is_overwritten = |status: &Stat| {
-        NodeType::from_raw_mode(status.st_mode) == NodeType::RegularFile
-            && keep.overwrites(u32::try_from(status.st_nlink).unwrap_or(u32::MAX))
-    };
-    match tree.status(path) {
-        Ok(status) if is_overwritten(&status) => {}
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-        _ => return Ok(None),
-    }
-    let (file, status) = tree.file_for_writing(path)?;
-    if !is_overwritten(&status) {
-        return Ok(None);
-    }
-    file.set_len(0)?;
-    Ok(Some(file))
-}
-
 /// Names of inodes that were made, as hashes. A name is new if no other had its hash.
 #[derive(Default)]
 struct Names(HashSet<u64>);
@@ -231,7 +209,7 @@ impl Destination for OntoMount {
         }
         let set_gid = if inherited.set_gid { SET_GID } else { 0 };
         self.set_permissions(path, permissions(new, inherited) | set_gid)?;
-        let acl = inherited.acl && self.keep == Keep::Permissions;
+        let acl = inherited.acl && self.keep != Keep::Everything;
         self.made.insert(path.to_owned(), Inherited { acl, ..inherited });
         Ok(())
     }
@@ -331,20 +309,21 @@ impl Destination for OntoMount {
         self.make(&Command::Link { path: bytes(path), existing: bytes(original) })
     }
 
-    fn finish(&mut self, path: &Path, attributes: Attributes) -> anyhow::Result<()> {
+    fn finish(&mut self, path: &Path, attributes: Attributes) -> anyhow::Result<NotKept> {
         // What the kernel caches of it is written back now, and does not change its times later.
         self.overwritten = None;
         if let (Some(uid), Some(gid), true) = (attributes.uid, attributes.gid, self.is_root) {
             let (uid, gid) = (uid.into(), gid.into());
             self.make(&Command::Chown { path: bytes(path), uid, gid })?;
         }
+        let mut not_kept = NotKept::new();
         for (name, value) in attributes.xattrs.iter().flatten() {
             let is_own = name.as_bytes().starts_with(OF_USERS.as_bytes());
             let is_acl = name == ACCESS_ACL || name == DEFAULT_ACL;
             if is_own || is_acl || self.is_root {
                 self.set_xattr(path, name, value)?;
             } else {
-                eprintln!("WARNING: {}: cannot keep {}", path.display(), name.display());
+                not_kept.push(name.clone());
             }
         }
         if let Some(permissions) = attributes.permissions {
@@ -355,7 +334,7 @@ impl Destination for OntoMount {
             let (path, otime) = (bytes(path), None);
             self.make(&Command::Utimes { path, atime, mtime, ctime: mtime, otime })?;
         }
-        Ok(())
+        Ok(not_kept)
     }
 }
 

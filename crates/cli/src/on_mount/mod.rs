@@ -7,9 +7,7 @@ mod mount_path;
 mod remove;
 mod walk;
 
-use std::error::Error;
 use std::ffi::OsString;
-use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use anyhow::{Context, ensure};
 use larder::commands::{Command, Original};
 use larder::{ChangeEvent, MountedChanges};
+use larder_copy::Gone;
 use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags};
 
 use crate::interrupt;
@@ -29,7 +28,7 @@ use crate::reason::in_words;
 use crate::{message, on_one_line};
 
 pub use attributes::{Present, change_attributes};
-pub use destination::{OntoMount, open_to_overwrite};
+pub use destination::OntoMount;
 pub use remove::remove;
 pub use walk::{Walk, count_bytes};
 
@@ -40,25 +39,6 @@ pub use mount_path::is_ours;
 const NOT_OURS: &str = "is not on a mount of larder; use the system's own command";
 /// How directories are opened.
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-
-/// The server makes no more changes.
-#[derive(Debug)]
-pub struct Gone(io::Error);
-
-impl Gone {
-    /// Whether `error` is because of that.
-    pub fn is_behind(error: &anyhow::Error) -> bool {
-        error.chain().any(<dyn Error + 'static>::is::<Self>)
-    }
-}
-
-impl fmt::Display for Gone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl Error for Gone {}
 
 /// Changes below a directory of a mount.
 pub struct OnMount {

@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::slice::from_ref;
 
 use larder_testkit::content::Content;
-use larder_testkit::manifest::{Body, Entry, Manifest, Timestamp, assert_same};
+use larder_testkit::manifest::{self, Body, Entry, Manifest};
 use larder_testkit::{ImageSpec, KernelImage, KernelMount, Profile, Scratch, damage, oracle};
 
 use crate::support::{larder, succeed};
@@ -26,39 +26,15 @@ fn small_image() -> KernelImage {
     KernelImage::build(&ImageSpec::new("commands"), &Content::new(1))
 }
 
-/// Compares a copy on another file system with the original, except what a file system keeps to
-/// itself (numbers, times of change and birth, flags, properties, sizes of folders) and paths in
-/// `without`.
+/// Compares a copy with the original, except what [`manifest::assert_copied`] leaves out and paths
+/// in `without`.
 fn assert_copied(image: &KernelImage, copy: &Path, without: impl Fn(&Entry) -> bool) {
     assert_copied_manifest(image.manifest().clone(), copy, without);
 }
 
 fn assert_copied_manifest(mut original: Manifest, copy: &Path, without: impl Fn(&Entry) -> bool) {
     original.entries.retain(|_, entry| !without(entry));
-    let mut copied = Manifest::of_tree(copy);
-    for (path, entry) in &mut copied.entries {
-        // Folders that stand for subvolumes have times that the kernel makes up.
-        let stands_for_subvolume =
-            original.entries.get(path).is_some_and(|original| original.inode == 2);
-        if stands_for_subvolume {
-            entry.mtime = Timestamp::default();
-        }
-    }
-    let forget = |manifest: &mut Manifest| {
-        for entry in manifest.entries.values_mut() {
-            (entry.atime, entry.ctime, entry.otime) = Default::default();
-            (entry.inode, entry.subvolume, entry.allocated_bytes) = (0, 0, 0);
-            entry.flags = None;
-            entry.xattrs.retain(|name, _| !name.starts_with(b"btrfs."));
-            if let Body::Folder { names } = &mut entry.body {
-                names.clear();
-                (entry.nlink, entry.size_bytes) = (1, 0);
-            }
-        }
-    };
-    forget(&mut original);
-    forget(&mut copied);
-    assert_same(&original, &copied);
+    manifest::assert_copied(original, copy);
 }
 
 #[test]

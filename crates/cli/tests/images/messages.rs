@@ -184,7 +184,7 @@ const WRONG: &[(&str, &str)] = &[
     ("cp none ok.img:/", "none"),
     ("cp folder ok.img:/", "folder"),
     ("cp ok.img:/none ok.img:/x", "/none"),
-    ("cp ok.img:/f ok.img:/f", "/f: is the same file"),
+    ("cp ok.img:/f ok.img:/f", "ok.img:/f: they are the same file"),
     ("cp ok.img:/d ok.img:/e", "ok.img:/d"),
     ("cp none.img:/f ok.img:/g", "none.img"),
     ("cp ok.img:/f none.img:/g", "none.img"),
@@ -242,7 +242,7 @@ const WRONG: &[(&str, &str)] = &[
     ("mkfs -b 1G -U x new.img", "'x' is not a uuid"),
     (
         "cp ok.img:/f pipe",
-        "cannot copy ok.img:/f to pipe: a device, pipe or socket is in the way, and stays",
+        "ok.img:/f: cannot copy it to pipe: a device, pipe or socket is in the way, and stays",
     ),
     ("reflink ok.img:/f ok.img:/d", "/d"),
     ("reflink none folder/x", "none"),

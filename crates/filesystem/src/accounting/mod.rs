@@ -32,6 +32,7 @@
 //! ([`root_sets`]), and [`sorter::BUFFER_BYTES`]. Nothing for each file or extent, except of the
 //! files that the result names. The temporary file has 64 bytes for each reference of a leaf.
 
+mod data_use;
 mod forest;
 mod fragments;
 mod leaves;
@@ -59,6 +60,7 @@ use root_sets::RootSets;
 use roots::Roots;
 use sums::Sums;
 
+pub use data_use::DataUse;
 pub use fragments::{Fragmentation, FragmentedFile, FragmentedFiles};
 pub use ranges::RangeUnion;
 pub use sharing::SharedExtents;

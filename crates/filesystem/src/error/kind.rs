@@ -144,6 +144,15 @@ impl Error {
     pub fn errno(&self) -> i32 {
         self.kind().errno()
     }
+
+    /// Whether something on a device is wrong or unreadable, and a check is due.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::About(error) => error.problem.is_damage(),
+            Self::Data { .. } | Self::Tree(_) => true,
+            error => error.kind() == ErrorKind::Corrupt,
+        }
+    }
 }
 
 impl DataError {

@@ -6,8 +6,6 @@
 //! - A file without checksums shares only with other such files.
 //! - An inline extent is never shared: its data is copied.
 
-use std::sync::Arc;
-
 use larder_format::feature::IncompatFlags;
 use larder_format::item::{FileExtentItem, InodeFlags};
 use larder_transaction::Handle;
@@ -213,7 +211,7 @@ impl Share<'_> {
         self.target.writer()?;
         self.source.writer()?;
         let (target, source) = (self.target.subvolume(), self.source.subvolume());
-        if !Arc::ptr_eq(target.filesystem().core(), source.filesystem().core()) {
+        if !target.filesystem().is_same(source.filesystem()) {
             return Err(Error::CrossFilesystem);
         }
         if self.if_equal() && self.len_bytes == 0 {

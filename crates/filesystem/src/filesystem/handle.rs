@@ -151,6 +151,11 @@ impl Filesystem {
         })
     }
 
+    /// Whether both are handles of one open file system.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(self.core(), other.core())
+    }
+
     /// The UUID that identifies the file system.
     pub fn uuid(&self) -> Uuid {
         self.superblock().fsid()

@@ -91,10 +91,7 @@ impl<S> Default for SendOptions<S> {
 
 impl Default for Reading {
     fn default() -> Self {
-        Self {
-            readers: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
-            readahead: Readahead::ForwardAlways,
-        }
+        Self { readers: larder_parallel::threads(), readahead: Readahead::ForwardAlways }
     }
 }
 

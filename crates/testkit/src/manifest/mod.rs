@@ -4,6 +4,7 @@
 //! manifests of one image must be equal, whatever made them.
 
 mod content_hash;
+mod copied;
 mod diff;
 mod walk;
 
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 pub use content_hash::ContentHash;
+pub use copied::assert_copied;
 pub use diff::{Difference, assert_same};
 
 /// A tree: the entry at each path.

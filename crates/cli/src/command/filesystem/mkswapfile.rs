@@ -12,13 +12,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, ensure};
 use clap::Args;
 use larder::{AllocateMode, Uuid};
+use larder_copy::new_inode;
 use rustix::fs::{FallocateFlags, IFlags};
 
 use crate::command::Outcome;
 use crate::global::Global;
 use crate::operand::parse_uuid;
 use crate::output::stdout;
-use crate::source::{PathSource, Writing, new_inode, on_image};
+use crate::source::{PathSource, Writing, on_image};
 use crate::target::Target;
 use crate::units::Units;
 use larder_objects::parse_size;

@@ -6,15 +6,16 @@ use std::path::Path;
 
 use anyhow::Context;
 use clap::Args;
+use larder_copy::new_inode;
 
 use super::mounted::ParentAndName;
 use crate::command::{Outcome, exit_code};
-use crate::extract::umask;
 use crate::global::Global;
 use crate::message;
 use crate::output::stdout;
-use crate::source::{PathSource, new_inode};
+use crate::source::PathSource;
 use crate::target::parent_of;
+use crate::umask::umask;
 
 /// Make empty subvolumes
 ///

@@ -11,7 +11,6 @@ use larder_format::compression::{
 
 use crate::file::writeback::compressors::Compressors;
 use crate::file::writeback::slices::Slices;
-use crate::parallel;
 
 /// How writeback compresses data: the kernel's mount options `compress` and `compress-force`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +68,7 @@ impl Plan {
         sectorsize: u32,
         compressors: &Compressors,
     ) -> Vec<Outcome> {
-        parallel::map(pieces, |piece| self.compress_piece(piece, sectorsize, compressors))
+        larder_parallel::map(pieces, |piece| self.compress_piece(piece, sectorsize, compressors))
     }
 
     fn compress_piece(

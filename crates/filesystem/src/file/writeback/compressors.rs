@@ -10,7 +10,6 @@ use larder_format::compression::{Compression, Compressor};
 use parking_lot::{Condvar, Mutex};
 
 use crate::file::writeback::compress::Piece;
-use crate::parallel;
 
 /// Batches that may be in memory.
 const BATCHES: usize = 4;
@@ -56,7 +55,7 @@ impl Drop for Permit<'_> {
 
 impl Default for Compressors {
     fn default() -> Self {
-        let compressing = Permits::new(parallel::available());
+        let compressing = Permits::new(larder_parallel::threads_for_one());
         Self { idle: Mutex::default(), compressing, batches: Permits::new(BATCHES) }
     }
 }
@@ -64,7 +63,7 @@ impl Default for Compressors {
 impl Compressors {
     /// How many pieces are compressed before they are written.
     pub(crate) fn batch_len() -> usize {
-        PIECES_PER_THREAD * parallel::available()
+        PIECES_PER_THREAD * larder_parallel::threads_for_one()
     }
 
     /// Waits until there may be one more batch. It exists until the result is dropped. A single
@@ -124,7 +123,7 @@ mod tests {
                 });
             }
         });
-        assert!(most.into_inner() <= parallel::available());
-        assert!(compressors.idle.lock().len() <= parallel::available());
+        assert!(most.into_inner() <= larder_parallel::threads_for_one());
+        assert!(compressors.idle.lock().len() <= larder_parallel::threads_for_one());
     }
 }

@@ -16,7 +16,6 @@ use crate::file::writeback::write_data::WrittenData;
 use crate::inode::live::{InodeState, LiveInode};
 use crate::operation::file_change::{FileChange, LockedFile};
 use crate::operation::locks::KeepsExtents;
-use crate::parallel;
 
 /// All data of a file, as it is stored inline.
 struct Inline {
@@ -27,7 +26,7 @@ struct Inline {
 /// Writes back the dirty data of all files, with several threads if there are many. Goes on after
 /// an error, and returns the first.
 pub(crate) fn flush_all(core: &Core) -> Result<()> {
-    parallel::in_stretches(&core.writer()?.dirty.all(), |live| flush(core, live))
+    larder_parallel::in_stretches(&core.writer()?.dirty.all(), |live| flush(core, live))
 }
 
 /// Writes back the dirty data of a file: data from before this call is in the running transaction

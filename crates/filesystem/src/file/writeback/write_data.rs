@@ -13,7 +13,6 @@ use crate::file::writeback::compress::{Outcome, Plan, pieces};
 use crate::file::writeback::compressors::Compressors;
 use crate::file::writeback::slices::Slices;
 use crate::file::writeback::taken::Taken;
-use crate::parallel;
 
 /// Checksums of more data than this are computed by several threads, in pieces of this size, which
 /// are whole sectors. For less, starting a thread takes longer than the work.
@@ -119,7 +118,7 @@ impl Core {
             return data.iter().flat_map(sums_of).collect();
         }
         let pieces: Vec<&[u8]> = data.iter().flat_map(|data| data.chunks(SUMMED_BYTES)).collect();
-        parallel::map(&pieces, sums_of).concat()
+        larder_parallel::map(&pieces, sums_of).concat()
     }
 }
 

@@ -8,12 +8,11 @@ use larder_transaction::Exclusive;
 use crate::core::changed::{Changed, apply};
 use crate::core::writer::Writer;
 use crate::inode::delayed::table::DelayedInodes;
-use crate::parallel;
 
 /// Inserts the items that are queued now into the trees, in the running transaction, with several
 /// threads if there are many.
 pub(crate) fn flush_delayed(writer: &Writer) -> Changed<()> {
-    parallel::in_stretches(&writer.delayed.all(), |live| {
+    larder_parallel::in_stretches(&writer.delayed.all(), |live| {
         let handle = writer.manager.join()?;
         apply(&handle, || live.flush_delayed())?;
         handle.end()

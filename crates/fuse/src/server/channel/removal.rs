@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::{io, mem};
 
-use larder::{Directory, Entry, FileType, Inode, parallel};
+use larder::{Directory, Entry, FileType, Inode};
 use larder_ioctl::channel::{Kind, ReceiveNews, frame};
 use rustix::io::Errno;
 
@@ -207,7 +207,7 @@ impl Removal<'_, '_> {
         let removed: Vec<_> = if names < FEW_NAMES {
             with_files.iter().map(remove).collect()
         } else {
-            parallel::map_in_stretches(&with_files, remove)
+            larder_parallel::map_in_stretches(&with_files, remove)
         };
         for (part, removed) in with_files.iter().zip(removed) {
             self.note_part(part, removed)?;

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 
-use larder_filesystem::{Error, Inode, SetAttributes, XattrMode, parallel};
+use larder_filesystem::{Error, Inode, SetAttributes, XattrMode};
 use larder_platform::OsStrExt;
 
 use super::attributes::{attributes_of, merged};
@@ -147,7 +147,7 @@ fn each<T: Sync, R: Send>(pieces: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R>
     if pieces.len() < FEW_INODES {
         pieces.iter().map(work).collect()
     } else {
-        parallel::map_in_stretches(pieces, work)
+        larder_parallel::map_in_stretches(pieces, work)
     }
 }
 

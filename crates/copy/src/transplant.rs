@@ -5,18 +5,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
-use larder::{ErrorKind, File, FileType, Inode, NewInode, SetAttributes, Subvolume, XattrMode};
-
+use larder_filesystem::{
+    ErrorKind, File, FileType, Inode, NewInode, SetAttributes, Subvolume, XattrMode,
+};
 use larder_format::OwnerMap;
 
-use crate::destination::{drop_inherited_acls, overwritten};
-use crate::extract::Keep;
-use crate::interrupt;
-use crate::progress::Progress;
-use crate::tree::{Visited, Visitor};
-
-/// Bytes of a file that are read at a time.
-const BUFFER_BYTES: usize = 1 << 20;
+use crate::course::Course;
+use crate::host::{BUFFER_BYTES, below};
+use crate::image::{drop_inherited_acls, overwritten};
+use crate::keep::Keep;
+use crate::tree::{Visited, Visitor, walk};
 
 /// Copies the inodes of a walk into one subvolume.
 pub struct Transplant<'a> {
@@ -32,8 +30,7 @@ pub struct Transplant<'a> {
     /// Subvolume and number of each directory that was copied to: none of them may be an original.
     directories: HashSet<(u64, u64)>,
     buffer: Vec<u8>,
-    written_bytes: u64,
-    progress: Progress,
+    course: Course<'a>,
 }
 
 impl<'a> Transplant<'a> {
@@ -44,6 +41,7 @@ impl<'a> Transplant<'a> {
         keep: Keep,
         map: OwnerMap,
         is_same_filesystem: bool,
+        course: Course<'a>,
     ) -> Self {
         Self {
             start,
@@ -53,13 +51,32 @@ impl<'a> Transplant<'a> {
             is_same_filesystem,
             directories: HashSet::new(),
             buffer: vec![0; BUFFER_BYTES],
-            written_bytes: 0,
-            progress: Progress::of_bytes(),
+            course,
         }
     }
 
+    /// Copies `original` and what is below. Users call it `shown`, and the copy `shown_copy`.
+    ///
+    /// # Errors
+    /// The copy ends before it is complete.
+    pub fn copy(
+        &mut self,
+        original: &Inode,
+        shown: &Path,
+        shown_copy: &Path,
+    ) -> anyhow::Result<()> {
+        walk(original, self, |transplant, path, result| {
+            transplant.course.note(&below(shown, path), &below(shown_copy, path), result)
+        })
+    }
+
+    /// How far the copy is.
+    pub fn into_course(self) -> Course<'a> {
+        self.course
+    }
+
     fn target_of(&self, path: &Path) -> PathBuf {
-        if path.as_os_str().is_empty() { self.target.clone() } else { self.target.join(path) }
+        below(&self.target, path)
     }
 
     /// The attributes for creating an inode. A copy that keeps everything has these permissions
@@ -74,7 +91,7 @@ impl<'a> Transplant<'a> {
     fn make_way(&self, original: &Inode, target: &Path) -> anyhow::Result<Option<Inode>> {
         let is_same = |found: &Inode| self.is_same_filesystem && id(found) == id(original);
         let expect_other = |found: &Inode| {
-            ensure!(!is_same(found), "{}: is the same file", target.display());
+            ensure!(!is_same(found), "they are the same file");
             Ok(())
         };
         if original.file_type() == FileType::Regular
@@ -128,7 +145,6 @@ impl<'a> Transplant<'a> {
         for range in original.data_ranges()? {
             let mut offset = range.start;
             while offset < range.end {
-                interrupt::check()?;
                 let want = (range.end - offset).min(BUFFER_BYTES as u64) as usize;
                 let len = original.read_at(&mut self.buffer[..want], offset)?;
                 if len == 0 {
@@ -136,8 +152,7 @@ impl<'a> Transplant<'a> {
                 }
                 copy.write_at(&self.buffer[..len], offset)?;
                 offset += len as u64;
-                self.written_bytes += len as u64;
-                self.progress.set(self.written_bytes);
+                self.course.advance(len as u64)?;
             }
         }
         if copy.len_bytes() != original.len_bytes() {
@@ -149,6 +164,7 @@ impl<'a> Transplant<'a> {
 
 impl Visitor for Transplant<'_> {
     fn enter(&mut self, node: &Visited<'_>) -> anyhow::Result<bool> {
+        self.course.check()?;
         ensure!(!self.directories.contains(&id(node.inode)), "its copy would lie in itself");
         let target = self.target_of(node.path);
         let directory = match self.start.create_inode(&target, &self.new_inode(node.inode, 0o700)) {
@@ -161,10 +177,27 @@ impl Visitor for Transplant<'_> {
         if self.is_same_filesystem {
             self.directories.insert(id(&directory));
         }
+        self.course.count();
         Ok(true)
     }
 
     fn visit(&mut self, node: &Visited<'_>) -> anyhow::Result<()> {
+        self.course.check()?;
+        self.visit_one(node)?;
+        self.course.count();
+        Ok(())
+    }
+
+    fn leave(&mut self, node: &Visited<'_>) -> anyhow::Result<()> {
+        if self.keep != Keep::Everything {
+            return Ok(());
+        }
+        attributes(node.inode, &self.start.lookup(self.target_of(node.path))?, &self.map)
+    }
+}
+
+impl Transplant<'_> {
+    fn visit_one(&mut self, node: &Visited<'_>) -> anyhow::Result<()> {
         let target = self.target_of(node.path);
         if let (Keep::Everything, Some(met_as)) = (self.keep, node.met_as) {
             if self.start.lookup(&target).is_ok() {
@@ -180,13 +213,6 @@ impl Visitor for Transplant<'_> {
             Ok(())
         }
     }
-
-    fn leave(&mut self, node: &Visited<'_>) -> anyhow::Result<()> {
-        if self.keep == Keep::Permissions {
-            return Ok(());
-        }
-        attributes(node.inode, &self.start.lookup(self.target_of(node.path))?, &self.map)
-    }
 }
 
 fn id(inode: &Inode) -> (u64, u64) {
@@ -195,7 +221,7 @@ fn id(inode: &Inode) -> (u64, u64) {
 
 /// Gives `copy` the attributes of `original`.
 fn attributes(original: &Inode, copy: &Inode, map: &OwnerMap) -> anyhow::Result<()> {
-    let mut xattrs = original.xattrs().collect::<larder::Result<Vec<_>>>()?;
+    let mut xattrs = original.xattrs().collect::<larder_filesystem::Result<Vec<_>>>()?;
     drop_inherited_acls(copy, |name| xattrs.iter().any(|xattr| xattr.name == name))?;
     for xattr in &mut xattrs {
         map.map_xattr(xattr.name.as_bytes(), &mut xattr.value);

@@ -8,22 +8,22 @@ use anyhow::{Context, ensure};
 /// Bytes of a tar block; maps are padded to it.
 const BLOCK_BYTES: u64 = 512;
 /// The most ranges of a map, which bounds our memory for any archive.
-pub const MOST_RANGES: usize = 1 << 20;
+pub(super) const MOST_RANGES: usize = 1 << 20;
 /// Digits of a number with its end of line.
 const MOST_DIGITS: usize = 21;
 
 /// The data of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ranges(Vec<Range<u64>>);
+pub(super) struct Ranges(Vec<Range<u64>>);
 
 impl Ranges {
     /// Data from the start to the end.
-    pub fn whole(len_bytes: u64) -> Self {
+    pub(super) fn whole(len_bytes: u64) -> Self {
         Self(std::iter::once(0..len_bytes).collect())
     }
 
     /// Ranges whose offsets and lengths are given in turn.
-    pub fn of_numbers(numbers: &[u64]) -> anyhow::Result<Self> {
+    pub(super) fn of_numbers(numbers: &[u64]) -> anyhow::Result<Self> {
         let (pairs, rest) = numbers.as_chunks::<2>();
         ensure!(rest.is_empty(), "the map ends in the middle");
         ensure!(pairs.len() <= MOST_RANGES, "the map is too long");
@@ -33,7 +33,7 @@ impl Ranges {
     }
 
     /// The ranges, once they are found to ascend, not to overlap, and to end within a file.
-    pub fn within(self, len_bytes: u64) -> anyhow::Result<Vec<Range<u64>>> {
+    pub(super) fn within(self, len_bytes: u64) -> anyhow::Result<Vec<Range<u64>>> {
         let mut at = 0;
         for range in &self.0 {
             ensure!(range.start >= at && range.end <= len_bytes, "the map does not fit the file");
@@ -45,7 +45,7 @@ impl Ranges {
 
 /// Reads the map before the data in version 1.0: a count, then offset and length of each range, a
 /// line each, padded to whole blocks.
-pub fn read_map(data: &mut impl Read) -> anyhow::Result<Ranges> {
+pub(super) fn read_map(data: &mut impl Read) -> anyhow::Result<Ranges> {
     let mut lines = Lines { data, read_bytes: 0 };
     let count = usize::try_from(lines.number()?).unwrap_or(usize::MAX);
     ensure!(count <= MOST_RANGES, "the map is too long");

@@ -6,7 +6,7 @@
 
 use anyhow::{Context, bail, ensure};
 
-use crate::owner::{NO_ID, Names};
+use crate::names::{NO_ID, Names};
 
 /// `POSIX_ACL_XATTR_VERSION`.
 const VERSION: u32 = 2;

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::Context;
-use larder::Timestamp;
+use larder_filesystem::Timestamp;
 use larder_platform::Pinned;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;

@@ -11,25 +11,21 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
-use larder::{NewInode, Timestamp};
+use larder_filesystem::{NewInode, Timestamp};
 use tar::EntryType;
 
-use crate::acl_text;
+use super::acl_text;
+use super::reader::{Member, TarReader};
+use super::sparse::{Ranges, read_map};
+use crate::course::Course;
 use crate::destination::{self, ACL_RECORDS, Destination};
-use crate::extract::{Keep, umask};
-use crate::interrupt;
-use crate::message;
-use crate::on_mount::Gone;
-use crate::progress::Progress;
-use crate::source::new_inode;
-use crate::sparse::{Ranges, read_map};
-use crate::tar_reader::{Member, TarReader};
+use crate::keep::{Keep, new_inode};
 
 /// Permissions of directories without an entry in the archive.
 const PERMISSIONS: u32 = 0o755;
 
 /// Unpacks into one directory.
-pub struct Untar<'a> {
+pub struct Unpack<'a> {
     destination: &'a mut dyn Destination,
     /// The path of the directory in the destination.
     directory: PathBuf,
@@ -38,8 +34,7 @@ pub struct Untar<'a> {
     known: HashSet<PathBuf>,
     /// Directories with their final attributes: creating entries in them changes their times.
     directories: Vec<(PathBuf, Attributes)>,
-    progress: Progress,
-    failures: usize,
+    course: Course<'a>,
 }
 
 /// An entry without its data, from its header and its PAX records.
@@ -65,56 +60,61 @@ struct Sparse {
     numbers: Vec<u64>,
 }
 
-impl<'a> Untar<'a> {
+impl<'a> Unpack<'a> {
     /// Unpacks into the directory at `directory`.
-    pub fn new(destination: &'a mut dyn Destination, directory: PathBuf, keep: Keep) -> Self {
-        Self {
-            destination,
-            known: HashSet::from([directory.clone()]),
-            directory,
-            keep,
-            directories: Vec::new(),
-            progress: Progress::of_bytes(),
-            failures: 0,
-        }
+    pub fn new(
+        destination: &'a mut dyn Destination,
+        directory: PathBuf,
+        keep: Keep,
+        course: Course<'a>,
+    ) -> Self {
+        let known = HashSet::from([directory.clone()]);
+        Self { destination, known, directory, keep, directories: Vec::new(), course }
     }
 
-    /// Says how long the archive is, if that is known.
-    pub fn expect_bytes(mut self, len_bytes: Option<u64>) -> Self {
-        len_bytes.inspect(|len_bytes| self.progress.expect(*len_bytes));
-        self
-    }
-
-    /// Unpacks all of an archive. Errors are reported on standard error, and unpacking goes on;
-    /// returns how many there were. An archive that cannot be read any further is an error.
-    pub fn unpack(mut self, archive: impl BufRead) -> anyhow::Result<usize> {
+    /// Unpacks all of an archive.
+    ///
+    /// # Errors
+    /// The archive cannot be read any further; the copy ends before it is complete.
+    pub fn unpack(&mut self, archive: impl BufRead) -> anyhow::Result<()> {
         let mut archive = TarReader::new(archive);
         while let Some(member) = archive.next_member().context("cannot read the archive")? {
-            interrupt::check()?;
+            self.course.check()?;
+            let name = Path::new(OsStr::from_bytes(&member.name));
             let unpacked = self.member(&member, &mut archive);
-            interrupt::check()?;
-            self.progress.set(archive.position());
-            self.note(&member.name.escape_ascii().to_string(), unpacked)?;
+            let place = self.place(&member.name).unwrap_or_else(|_| self.directory.clone());
+            self.note(name, &place, unpacked)?;
+            self.course.reach(archive.position())?;
         }
         for (path, attributes) in std::mem::take(&mut self.directories).into_iter().rev() {
             let finished = self.finish(&path, false, attributes);
-            self.note(&path.display().to_string(), finished)?;
-        }
-        Ok(self.failures)
-    }
-
-    fn note(&mut self, shown: &str, result: anyhow::Result<()>) -> anyhow::Result<()> {
-        if let Err(error) = result {
-            if Gone::is_behind(&error) {
-                return Err(error);
-            }
-            eprintln!("ERROR: {shown}: {}", message(&error));
-            self.failures += 1;
+            let name = path.strip_prefix(&self.directory).unwrap_or(&path).to_owned();
+            self.note(&name, &path, finished)?;
         }
         Ok(())
     }
 
+    /// How far the copy is.
+    pub fn into_course(self) -> Course<'a> {
+        self.course
+    }
+
+    fn note(&mut self, name: &Path, path: &Path, result: anyhow::Result<()>) -> anyhow::Result<()> {
+        let path = self.destination.shown(path);
+        self.course.note(name, &path, result)
+    }
+
     fn member(
+        &mut self,
+        member: &Member,
+        data: &mut TarReader<impl BufRead>,
+    ) -> anyhow::Result<()> {
+        self.make_member(member, data)?;
+        self.course.count();
+        Ok(())
+    }
+
+    fn make_member(
         &mut self,
         member: &Member,
         data: &mut TarReader<impl BufRead>,
@@ -251,7 +251,6 @@ impl<'a> Untar<'a> {
         for range in ranges.within(len_bytes)? {
             let mut offset = range.start;
             while offset < range.end {
-                interrupt::check()?;
                 let piece = data.fill_buf()?;
                 ensure!(!piece.is_empty(), "its data ends too early");
                 let len =
@@ -260,7 +259,7 @@ impl<'a> Untar<'a> {
                 data.consume(len);
                 offset += len as u64;
                 written_to = offset;
-                self.progress.set(data.position());
+                self.course.reach(data.position())?;
             }
         }
         if written_to != len_bytes {
@@ -277,8 +276,8 @@ impl<'a> Untar<'a> {
     ) -> anyhow::Result<()> {
         let permissions = (!is_symlink).then_some(attributes.permissions);
         let set = match self.keep {
-            Keep::Permissions => destination::Attributes {
-                permissions: permissions.map(|permissions| permissions & 0o777 & !umask()),
+            Keep::Permissions { umask } => destination::Attributes {
+                permissions: permissions.map(|permissions| permissions & 0o777 & !umask),
                 ..Default::default()
             },
             Keep::Everything => destination::Attributes {
@@ -290,7 +289,9 @@ impl<'a> Untar<'a> {
                 xattrs: Some(attributes.xattrs),
             },
         };
-        self.destination.finish(path, set)
+        let not_kept = self.destination.finish(path, set)?;
+        let path = self.destination.shown(path);
+        self.course.not_kept(&path, &not_kept)
     }
 }
 

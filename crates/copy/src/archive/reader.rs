@@ -13,17 +13,17 @@ use std::io::{self, BufRead, Read};
 use anyhow::{Context, bail, ensure};
 use tar::{EntryType, GnuExtSparseHeader, GnuSparseHeader, Header};
 
-use crate::sparse::{MOST_RANGES, Ranges};
+use super::sparse::{MOST_RANGES, Ranges};
 
 const BLOCK_BYTES: u64 = 512;
 /// Bytes of long names and PAX records of one member.
 const MOST_RECORD_BYTES: u64 = 4 << 20;
 
 /// A PAX record: its key and value.
-pub type Record = (Vec<u8>, Vec<u8>);
+pub(super) type Record = (Vec<u8>, Vec<u8>);
 
 /// A member of an archive, without its data.
-pub struct Member {
+pub(super) struct Member {
     /// Its header.
     pub header: Header,
     /// Its name, as the archive has it.
@@ -47,7 +47,7 @@ struct Before {
 }
 
 /// Reads an archive from its start. Reading from it reads the data of the current member.
-pub struct TarReader<R> {
+pub(super) struct TarReader<R> {
     input: Counted<R>,
     /// The rest of that member's data, and of the padding after it.
     data_bytes: u64,
@@ -81,17 +81,17 @@ impl<R: BufRead> BufRead for Counted<R> {
 
 impl<R: BufRead> TarReader<R> {
     /// The archive that `input` holds.
-    pub fn new(input: R) -> Self {
+    pub(super) fn new(input: R) -> Self {
         Self { input: Counted { input, bytes: 0 }, data_bytes: 0, padding_bytes: 0 }
     }
 
     /// Bytes of the archive that were read.
-    pub fn position(&self) -> u64 {
+    pub(super) fn position(&self) -> u64 {
         self.input.bytes
     }
 
     /// The next member; `None` at the end.
-    pub fn next_member(&mut self) -> anyhow::Result<Option<Member>> {
+    pub(super) fn next_member(&mut self) -> anyhow::Result<Option<Member>> {
         let mut before = Before::default();
         while let Some(header) = self.next_header()? {
             let len_bytes = header.entry_size()?;

@@ -6,22 +6,22 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use larder::{FileType, NewInode, Timestamp};
+use larder_filesystem::{FileType, NewInode, Timestamp};
 use larder_platform::HostTree;
 use rustix::fs::{
-    AtFlags, CWD, FileType as NodeType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, Uid,
-    XattrFlags,
+    AtFlags, CWD, FileType as NodeType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW,
+    Uid, XattrFlags,
 };
 use rustix::io::Errno;
 
-use crate::destination::{ACCESS_ACL, Attributes, DEFAULT_ACL, Destination};
-use crate::extract::Keep;
-use crate::on_mount::open_to_overwrite;
+use crate::destination::{ACCESS_ACL, Attributes, DEFAULT_ACL, Destination, NotKept};
+use crate::keep::Keep;
 
 const OPEN_DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -37,6 +37,7 @@ const SET_IDS: u32 = 0o6000;
 const MOST_OPEN: usize = 100;
 
 /// A directory of this machine as a destination: paths start there.
+#[derive(Debug)]
 pub struct OntoHost {
     base: Directory,
     /// The path of the base.
@@ -52,6 +53,7 @@ pub struct OntoHost {
 }
 
 /// An open directory.
+#[derive(Debug)]
 struct Directory {
     descriptor: OwnedFd,
     /// Whether it gives its entries an ACL.
@@ -176,7 +178,7 @@ impl Destination for OntoHost {
     }
 
     fn shown(&self, path: &Path) -> PathBuf {
-        self.path.join(path)
+        if self.path == Path::new(".") { path.to_owned() } else { self.path.join(path) }
     }
 
     fn overwrite_file(&mut self, path: &Path, keep: Keep) -> anyhow::Result<bool> {
@@ -246,7 +248,7 @@ impl Destination for OntoHost {
 
     /// Sets attributes in an order in which none undoes another: a change of owner clears the
     /// set-user-ID bit and capabilities, and any change the times.
-    fn finish(&mut self, path: &Path, attributes: Attributes) -> anyhow::Result<()> {
+    fn finish(&mut self, path: &Path, attributes: Attributes) -> anyhow::Result<NotKept> {
         let Attributes { mut permissions, uid, gid, atime, mtime, xattrs } = attributes;
         let file = self.file.take().filter(|(made, _)| made == path).map(|(_, file)| file);
         let had_acl = file.is_some() && self.is_overwritten;
@@ -279,6 +281,7 @@ impl Destination for OntoHost {
                 }
             }
         }
+        let mut not_kept = NotKept::new();
         for (name_of_it, value) in xattrs.iter().flatten() {
             let set = match &file {
                 Some(file) => rustix::fs::fsetxattr(file, name_of_it, value, XattrFlags::empty()),
@@ -289,10 +292,7 @@ impl Destination for OntoHost {
                 // Elsewhere, properties of btrfs mean nothing.
                 Err(Errno::NOTSUP) if name_of_it.as_encoded_bytes().starts_with(b"btrfs.") => {}
                 // Attributes that need root, or for which the destination has no room.
-                Err(Errno::PERM | Errno::NOTSUP) => {
-                    let (name, attribute) = (name.display(), name_of_it.display());
-                    eprintln!("WARNING: {name}: cannot keep {attribute}");
-                }
+                Err(Errno::PERM | Errno::NOTSUP) => not_kept.push(name_of_it.clone()),
                 Err(error) => {
                     return Err(error)
                         .with_context(|| format!("cannot set {}", name_of_it.display()));
@@ -317,8 +317,34 @@ impl Destination for OntoHost {
                 }
             }
         }
-        Ok(())
+        Ok(not_kept)
     }
+}
+
+/// Opens the file at `path` that a copy overwrites, if there is one, and empties it.
+///
+/// # Errors
+/// Those of opening it.
+pub fn open_to_overwrite(
+    tree: &mut HostTree,
+    path: &Path,
+    keep: Keep,
+) -> anyhow::Result<Option<File>> {
+    let is_overwritten = |status: &Stat| {
+        NodeType::from_raw_mode(status.st_mode) == NodeType::RegularFile
+            && keep.overwrites(u32::try_from(status.st_nlink).unwrap_or(u32::MAX))
+    };
+    match tree.status(path) {
+        Ok(status) if is_overwritten(&status) => {}
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => return Ok(None),
+    }
+    let (file, status) = tree.file_for_writing(path)?;
+    if !is_overwritten(&status) {
+        return Ok(None);
+    }
+    file.set_len(0)?;
+    Ok(Some(file))
 }
 
 /// Removes an inode in the way of a new file. A device or a pipe is more than a name: it stays, and

@@ -1,0 +1,8 @@
+//! Files of this system.
+
+mod ingest;
+mod onto;
+mod original;
+
+pub use ingest::{BUFFER_BYTES, Ingest, below};
+pub use onto::{OntoHost, open_to_overwrite};
