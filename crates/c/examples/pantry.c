@@ -1,4 +1,5 @@
-// Makes an image, puts a file on it, takes a snapshot, and reads it: pantry IMAGE
+// Makes an image, puts a file on it, takes a snapshot, reads it, and copies it to another image:
+// pantry IMAGE BACKUP
 //
 // cc pantry.c $(pkg-config --cflags --libs larder)
 
@@ -39,6 +40,23 @@ static void print_file(struct larder_fs *fs, const char *path)
     larder_file_close(file);
 }
 
+// A backup elsewhere, as a stream that `btrfs receive` takes too.
+static void back_up(struct larder_fs *fs, const char *snapshot, const char *image)
+{
+    const char *images[] = {image};
+    FILE *stream = tmpfile();
+
+    if (!stream || larder_send(fs, snapshot, NULL, fileno(stream)) < 0)
+        fail(snapshot);
+    rewind(stream);
+    if (larder_mkfs(images, 1, 256 << 20, "backup", false) < 0)
+        fail(image);
+    struct larder_fs *backup = larder_open(images, 1, LARDER_OPEN_WRITE);
+    if (!backup || larder_receive(backup, "/", fileno(stream)) < 0 || larder_close(backup) < 0)
+        fail(image);
+    fclose(stream);
+}
+
 static void list(struct larder_fs *fs, const char *path)
 {
     struct larder_dirent entry;
@@ -56,8 +74,8 @@ static void list(struct larder_fs *fs, const char *path)
 
 int main(int argc, char **argv)
 {
-    if (argc != 2) {
-        fprintf(stderr, "usage: pantry IMAGE\n");
+    if (argc != 3) {
+        fprintf(stderr, "usage: pantry IMAGE BACKUP\n");
         return 2;
     }
     const char *images[] = {argv[1]};
@@ -70,6 +88,8 @@ int main(int argc, char **argv)
     if (larder_mkdir(fs, "/notes", 0755) < 0)
         fail("/notes");
     write_file(fs, "/notes/today.txt", "bread, butter");
+    if (larder_setxattr(fs, "/notes/today.txt", "user.shop", "corner", 6, 0, 0) < 0)
+        fail("user.shop");
     // Shares all data, and takes milliseconds.
     if (larder_snapshot(fs, "/", "/monday", true) < 0)
         fail("/monday");
@@ -77,6 +97,7 @@ int main(int argc, char **argv)
     print_file(fs, "/notes/today.txt");
     print_file(fs, "/monday/notes/today.txt");
     list(fs, "/");
+    back_up(fs, "/monday", argv[2]);
 
     if (larder_close(fs) < 0)
         fail("close");

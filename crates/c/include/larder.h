@@ -29,6 +29,12 @@
 // For larder_open(): also if devices are missing, as long as the others are enough to read all.
 #define LARDER_OPEN_DEGRADED 2
 
+// For larder_setxattr(): the attribute must not exist. It is XATTR_CREATE of Linux.
+#define LARDER_XATTR_CREATE 1
+
+// For larder_setxattr(): the attribute must exist. It is XATTR_REPLACE of Linux.
+#define LARDER_XATTR_REPLACE 2
+
 // For larder_check(): also read all data that has checksums.
 #define LARDER_CHECK_DATA 1
 
@@ -50,6 +56,34 @@ struct larder_dirent {
     // The type: one of S_IFREG, S_IFDIR and so on.
     mode_t type;
 };
+
+// A subvolume or snapshot. The path is there only during the call.
+struct larder_subvolume {
+    // The path from the top level, with a slash before it, which need not be where the paths of
+    // other functions start.
+    const char *path;
+    // Its id.
+    uint64_t id;
+    // The id of the subvolume that has its name.
+    uint64_t parent_id;
+    // The transaction that last changed it.
+    uint64_t generation;
+    // When it was created, in seconds since 1970.
+    int64_t created;
+    // Its UUID.
+    uint8_t uuid[16];
+    // The UUID of the subvolume that it is a snapshot of; zeros if it is none.
+    uint8_t parent_uuid[16];
+    // The UUID of the subvolume that it was received from; zeros if it was not received.
+    uint8_t received_uuid[16];
+    // Whether it is read-only.
+    bool read_only;
+    // Whether it was made as a snapshot.
+    bool snapshot;
+};
+
+// Gets the subvolumes of larder_subvolume_list(), one by one. Returns true to go on.
+typedef bool (*larder_subvolume_callback)(const struct larder_subvolume *subvolume, void *context);
 
 // Something that is wrong with a file system. The strings are there only during the call.
 struct larder_finding {
@@ -114,15 +148,66 @@ int larder_symlink(struct larder_fs *fs, const char *target, const char *path);
 // much of it as fits into `count` bytes. Returns how many were copied, as readlink(2).
 ssize_t larder_readlink(struct larder_fs *fs, const char *path, char *buffer, size_t count);
 
-// Creates an empty subvolume. It is durable when this returns.
-int larder_subvolume_create(struct larder_fs *fs, const char *path);
+// Changes the permissions of what is at `path`, as chmod(2). An ACL follows.
+int larder_chmod(struct larder_fs *fs, const char *path, mode_t mode);
 
-// Deletes a subvolume or snapshot with all that is in it.
-int larder_subvolume_delete(struct larder_fs *fs, const char *path);
+// Changes the owner and group of what is at `path`, as chown(2): an id of -1 stays. `flags` is 0,
+// or AT_SYMLINK_NOFOLLOW. A file loses its set-user-ID bit and capabilities.
+int larder_chown(struct larder_fs *fs, const char *path, uid_t uid, gid_t gid, int flags);
 
-// Takes a snapshot of the subvolume at `from`, named `to`. It shares all data, and is durable when
-// this returns.
-int larder_snapshot(struct larder_fs *fs, const char *from, const char *to, bool read_only);
+// Sets the times of last access, `times[0]`, and last modification, `times[1]`, of what is at
+// `path`, as utimensat(2): `tv_nsec` may be UTIME_NOW or UTIME_OMIT, and if `times` is NULL both
+// are now. `flags` is 0, or AT_SYMLINK_NOFOLLOW.
+int larder_utimens(struct larder_fs *fs, const char *path, const struct timespec *times, int flags);
+
+// Makes the file at `path` `size` bytes long, as truncate(2).
+int larder_truncate(struct larder_fs *fs, const char *path, uint64_t size);
+
+// Stores the flags of what is at `path` in `flags`: those of chattr(1), as FS_IOC_GETFLAGS of
+// <linux/fs.h> has them.
+int larder_get_flags(struct larder_fs *fs, const char *path, uint32_t *flags);
+
+// Gives what is at `path` exactly these flags, as FS_IOC_SETFLAGS of <linux/fs.h>: FS_NOCOW_FL,
+// FS_COMPR_FL and so on. Fails with EOPNOTSUPP for flags that cannot be changed, and with EINVAL
+// for flags that exclude each other.
+int larder_set_flags(struct larder_fs *fs, const char *path, uint32_t flags);
+
+// Copies the value of the extended attribute `name` of what is at `path` to `value`, which has room
+// for `size` bytes, as getxattr(2). Returns its length in bytes; with a `size` of 0 that is all.
+// `flags` is 0, or AT_SYMLINK_NOFOLLOW. Fails with ENODATA if there is no such attribute, and with
+// ERANGE if `size` is too small.
+ssize_t larder_getxattr(struct larder_fs *fs,
+                        const char *path,
+                        const char *name,
+                        void *value,
+                        size_t size,
+                        int flags);
+
+// Copies the names of all extended attributes of what is at `path` to `list`, which has room for
+// `size` bytes, with a zero after each, as listxattr(2). Returns their length in bytes; with a
+// `size` of 0 that is all. `flags` is 0, or AT_SYMLINK_NOFOLLOW. Fails with ERANGE if `size` is too
+// small.
+ssize_t larder_listxattr(struct larder_fs *fs,
+                         const char *path,
+                         char *list,
+                         size_t size,
+                         int flags);
+
+// Gives what is at `path` the extended attribute `name`, whose value is `size` bytes at `value`, as
+// setxattr(2). The name has its namespace: "user.comment". `mode` is 0, LARDER_XATTR_CREATE or
+// LARDER_XATTR_REPLACE, and `flags` 0 or AT_SYMLINK_NOFOLLOW. Fails with EEXIST or ENODATA as
+// `mode` says, with ENOSPC if the value is too large, and with EOPNOTSUPP for an unknown namespace.
+int larder_setxattr(struct larder_fs *fs,
+                    const char *path,
+                    const char *name,
+                    const void *value,
+                    size_t size,
+                    int mode,
+                    int flags);
+
+// Removes the extended attribute `name` of what is at `path`. `flags` is 0, or AT_SYMLINK_NOFOLLOW.
+// Fails with ENODATA if there is no such attribute.
+int larder_removexattr(struct larder_fs *fs, const char *path, const char *name, int flags);
 
 // Opens a file with the flags of open(2): O_RDONLY, O_WRONLY or O_RDWR, with O_CREAT, O_EXCL,
 // O_TRUNC and O_APPEND. A new file gets the permissions `mode`; no umask applies.
@@ -140,6 +225,18 @@ ssize_t larder_pwrite(struct larder_file *file, const void *buffer, size_t count
 
 // Makes the file `size` bytes long.
 int larder_ftruncate(struct larder_file *file, uint64_t size);
+
+// Makes `count` bytes of `target` from `target_offset` on share the data of `source` from
+// `source_offset` on: a reflink, as FICLONERANGE. A `count` of 0 means up to the end of `source`.
+// Offsets and `count` are in bytes, and whole blocks, except for a range that ends with `source`.
+// Both files are of one file system, and may be the same one. Fails with EXDEV for another file
+// system, with EINVAL for other ranges, and with EBADF unless `source` is open for reading and
+// `target` for writing and not for appending only.
+int larder_clone_range(struct larder_file *source,
+                       uint64_t source_offset,
+                       struct larder_file *target,
+                       uint64_t target_offset,
+                       uint64_t count);
 
 // Makes the file durable: far less work than larder_sync().
 int larder_fsync(struct larder_file *file);
@@ -160,6 +257,35 @@ int larder_readdir(struct larder_dir *dir, struct larder_dirent *entry);
 
 // Ends a listing. NULL is ignored.
 int larder_closedir(struct larder_dir *dir);
+
+// Creates an empty subvolume. It is durable when this returns.
+int larder_subvolume_create(struct larder_fs *fs, const char *path);
+
+// Deletes a subvolume or snapshot with all that is in it.
+int larder_subvolume_delete(struct larder_fs *fs, const char *path);
+
+// Takes a snapshot of the subvolume at `from`, named `to`. It shares all data, and is durable when
+// this returns.
+int larder_snapshot(struct larder_fs *fs, const char *from, const char *to, bool read_only);
+
+// Makes a subvolume read-only, or not. It is durable when this returns.
+int larder_subvolume_set_read_only(struct larder_fs *fs, const char *path, bool read_only);
+
+// Calls `found` with each subvolume and `context`, in the order of their ids, without the top level
+// and those that are being deleted, until it returns false. Returns how many it was called with.
+int larder_subvolume_list(struct larder_fs *fs, larder_subvolume_callback found, void *context);
+
+// Writes the read-only snapshot at `path` to the file descriptor `fd`, in the format of `btrfs
+// send`: whole, or as the difference from the read-only snapshot at `parent` unless that is NULL.
+// `fd` stays open. After an error, the beginning of a stream was written, which receivers
+// recognize. A pipe without a reader raises SIGPIPE, as with write(2).
+int larder_send(struct larder_fs *fs, const char *path, const char *parent, int fd);
+
+// Reads streams of `btrfs send` from the file descriptor `fd` up to its end, and makes their
+// snapshots in the directory at `path`. `fd` stays open. Returns how many there are. Each is
+// read-only, and durable once it is complete; after an error, the unfinished one stays as a
+// subvolume that can be changed.
+int larder_receive(struct larder_fs *fs, const char *path, int fd);
 
 // Makes a file system on `count` image files or block devices. An image that is not there is
 // created, `size` bytes long; with 0 devices are used whole. `label` may be NULL. With `force`,

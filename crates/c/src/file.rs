@@ -113,6 +113,31 @@ pub unsafe extern "C" fn larder_ftruncate(file: *mut larder_file, size: u64) -> 
     })
 }
 
+/// Makes `count` bytes of `target` from `target_offset` on share the data of `source` from
+/// `source_offset` on: a reflink, as FICLONERANGE. A `count` of 0 means up to the end of `source`.
+/// Offsets and `count` are in bytes, and whole blocks, except for a range that ends with `source`.
+/// Both files are of one file system, and may be the same one. Fails with EXDEV for another file
+/// system, with EINVAL for other ranges, and with EBADF unless `source` is open for reading and
+/// `target` for writing and not for appending only.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn larder_clone_range(
+    source: *mut larder_file,
+    source_offset: u64,
+    target: *mut larder_file,
+    target_offset: u64,
+    count: u64,
+) -> c_int {
+    number(|| {
+        // SAFETY: C promises it.
+        let (source, target) = unsafe { (reference(source)?, reference(target)?) };
+        if !source.can_read || target.appends {
+            return Err(Failure::new(libc::EBADF, "a file is not open for this"));
+        }
+        target.writer()?;
+        Ok(target.file.clone_range(&source.file, source_offset, count, target_offset)?)
+    })
+}
+
 /// Makes the file durable: far less work than larder_sync().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_fsync(file: *mut larder_file) -> c_int {

@@ -8,6 +8,7 @@
 #![expect(clippy::missing_safety_doc, reason = "the header says it once for all functions")]
 
 mod arguments;
+pub mod attributes;
 pub mod check;
 pub mod directory;
 pub mod file;
@@ -15,3 +16,7 @@ pub mod filesystem;
 pub mod mkfs;
 pub mod names;
 pub mod outcome;
+#[cfg(unix)]
+pub mod streams;
+pub mod subvolumes;
+pub mod xattrs;

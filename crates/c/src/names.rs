@@ -1,8 +1,8 @@
-//! Names, attributes and snapshots.
+//! Names, and what they lead to.
 
 use std::ffi::{c_char, c_int};
 
-use larder::{Inode, SnapshotKind, Timestamp};
+use larder::{Inode, Timestamp};
 use larder_platform::device_number;
 
 use crate::arguments::{bytes_mut, path, permissions};
@@ -169,44 +169,5 @@ pub unsafe extern "C" fn larder_readlink(
         let len = target.len().min(count);
         buffer[..len].copy_from_slice(&target[..len]);
         Ok(len)
-    })
-}
-
-/// Creates an empty subvolume. It is durable when this returns.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn larder_subvolume_create(fs: *mut larder_fs, path: *const c_char) -> c_int {
-    number(|| {
-        // SAFETY: C promises it.
-        let (root, path) = unsafe { larder_fs::at(fs, path) }?;
-        root.create_subvolume(path)?;
-        Ok(())
-    })
-}
-
-/// Deletes a subvolume or snapshot with all that is in it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn larder_subvolume_delete(fs: *mut larder_fs, path: *const c_char) -> c_int {
-    number(|| {
-        // SAFETY: C promises it.
-        let (root, path) = unsafe { larder_fs::at(fs, path) }?;
-        Ok(root.delete_subvolume(path)?)
-    })
-}
-
-/// Takes a snapshot of the subvolume at `from`, named `to`. It shares all data, and is durable when
-/// this returns.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn larder_snapshot(
-    fs: *mut larder_fs,
-    from: *const c_char,
-    to: *const c_char,
-    read_only: bool,
-) -> c_int {
-    number(|| {
-        // SAFETY: C promises it.
-        let ((root, from), to) = unsafe { (larder_fs::at(fs, from)?, path(to)?) };
-        let kind = if read_only { SnapshotKind::ReadOnly } else { SnapshotKind::Writable };
-        root.resolve(from)?.into_subvolume()?.snapshot_to(root, to, kind)?;
-        Ok(())
     })
 }

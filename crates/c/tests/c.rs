@@ -11,7 +11,19 @@ use larder_testkit::{KernelMount, Scratch};
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 /// In the order of the header.
-const SOURCES: [&str; 7] = ["outcome", "filesystem", "names", "file", "directory", "mkfs", "check"];
+const SOURCES: [&str; 11] = [
+    "outcome",
+    "filesystem",
+    "names",
+    "attributes",
+    "xattrs",
+    "file",
+    "directory",
+    "subvolumes",
+    "streams",
+    "mkfs",
+    "check",
+];
 
 fn in_crate(path: &str) -> PathBuf {
     Path::new(CRATE).join(path)
@@ -70,7 +82,7 @@ fn compile(folder: &Path, source: &str) -> PathBuf {
 /// Runs a program on a new image. Returns what it prints.
 fn run(folder: &Path, program: &Path, image: &Path) -> String {
     let mut command = Command::new(program);
-    command.arg(image);
+    command.arg(image).arg(folder.join("backup.img"));
     let output = command.env("LD_LIBRARY_PATH", folder.join("lib")).output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.is_empty(), "{}: {said}", output.status);
@@ -87,6 +99,12 @@ fn the_example_works_and_the_kernel_agrees() {
     let expected = "/notes/today.txt: jam\n/monday/notes/today.txt: bread, butter\n\
                     notes/\nmonday/\n0 findings\n";
     assert_eq!(printed, expected);
+    let backup = KernelMount::open(&[folder.join("backup.img")], "ro");
+    let copy = backup.path().join("monday/notes/today.txt");
+    assert_eq!(fs::read_to_string(&copy).expect("it is there"), "bread, butter");
+    let mut shop = [0; 8];
+    let len = rustix::fs::getxattr(&copy, "user.shop", &mut shop).expect("it is there");
+    assert_eq!(&shop[..len], b"corner");
     let mount = KernelMount::open(&[image], "ro");
     let read = |path| fs::read_to_string(mount.path().join(path)).expect("it is there");
     assert_eq!(read("notes/today.txt"), "jam");

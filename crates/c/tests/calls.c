@@ -5,10 +5,13 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <linux/fs.h>
 
 #include <larder.h>
 
@@ -110,6 +113,103 @@ static void files(struct larder_fs *fs)
     larder_file_close(file);
 }
 
+static void attributes(struct larder_fs *fs)
+{
+    struct timespec times[2] = {{-5, 7}, {0, UTIME_OMIT}};
+    struct stat before, found;
+    uint32_t flags;
+
+    larder_file_close(larder_file_open(fs, "/attributes", O_RDWR | O_CREAT, 0644));
+    assert(larder_symlink(fs, "attributes", "/to-attributes") == 0);
+    assert(larder_chmod(fs, "/to-attributes", 04751) == 0);
+    assert(larder_stat(fs, "/attributes", &before) == 0 && before.st_mode == (S_IFREG | 04751));
+    FAILS(larder_chmod(fs, "/none", 0), ENOENT);
+    assert(larder_chown(fs, "/attributes", 7, -1, 0) == 0);
+    assert(larder_chown(fs, "/to-attributes", -1, 8, AT_SYMLINK_NOFOLLOW) == 0);
+    assert(larder_stat(fs, "/attributes", &found) == 0);
+    assert(found.st_uid == 7 && found.st_gid == before.st_gid && found.st_mode == (S_IFREG | 0751));
+    assert(larder_lstat(fs, "/to-attributes", &found) == 0);
+    assert(found.st_uid == before.st_uid && found.st_gid == 8);
+    FAILS(larder_chown(fs, "/attributes", 7, 7, 1), EINVAL);
+
+    assert(larder_utimens(fs, "/attributes", times, 0) == 0);
+    assert(larder_stat(fs, "/attributes", &found) == 0);
+    assert(found.st_atim.tv_sec == -5 && found.st_atim.tv_nsec == 7);
+    assert(found.st_mtim.tv_sec == before.st_mtim.tv_sec);
+    assert(larder_utimens(fs, "/attributes", NULL, 0) == 0);
+    assert(larder_stat(fs, "/attributes", &found) == 0 && found.st_atim.tv_sec > 1700000000);
+    times[0].tv_nsec = 1000000000;
+    FAILS(larder_utimens(fs, "/attributes", times, 0), EINVAL);
+
+    assert(larder_truncate(fs, "/to-attributes", 5000) == 0);
+    assert(larder_stat(fs, "/attributes", &found) == 0 && found.st_size == 5000);
+    FAILS(larder_truncate(fs, "/", 0), EISDIR);
+    FAILS(larder_truncate(fs, "/attributes", UINT64_MAX), EFBIG);
+
+    assert(larder_get_flags(fs, "/attributes", &flags) == 0 && flags == 0);
+    assert(larder_set_flags(fs, "/attributes", FS_NODUMP_FL | FS_IMMUTABLE_FL) == 0);
+    assert(larder_get_flags(fs, "/attributes", &flags) == 0);
+    assert(flags == (FS_NODUMP_FL | FS_IMMUTABLE_FL));
+    FAILS(larder_chmod(fs, "/attributes", 0644), EPERM);
+    assert(larder_set_flags(fs, "/attributes", FS_NODUMP_FL) == 0);
+    FAILS(larder_set_flags(fs, "/attributes", FS_ENCRYPT_FL), EOPNOTSUPP);
+    FAILS(larder_set_flags(fs, "/attributes", FS_COMPR_FL | FS_NOCOW_FL), EINVAL);
+    FAILS(larder_get_flags(fs, "/attributes", NULL), EFAULT);
+}
+
+static void xattrs(struct larder_fs *fs)
+{
+    const char *path = "/attributes", *link = "/to-attributes";
+    char value[8], list[32];
+
+    assert(larder_setxattr(fs, link, "user.a", "bread", 5, LARDER_XATTR_CREATE, 0) == 0);
+    FAILS(larder_setxattr(fs, path, "user.a", "x", 1, LARDER_XATTR_CREATE, 0), EEXIST);
+    FAILS(larder_setxattr(fs, path, "user.b", "x", 1, LARDER_XATTR_REPLACE, 0), ENODATA);
+    FAILS(larder_setxattr(fs, path, "user.b", "x", 1, 3, 0), EINVAL);
+    FAILS(larder_setxattr(fs, path, "strange.b", "x", 1, 0, 0), EOPNOTSUPP);
+    FAILS(larder_setxattr(fs, path, "user.b", NULL, 1, 0, 0), EFAULT);
+    assert(larder_setxattr(fs, path, "user.empty", NULL, 0, 0, 0) == 0);
+    assert(larder_getxattr(fs, path, "user.a", NULL, 0, 0) == 5);
+    assert(larder_getxattr(fs, link, "user.a", value, sizeof value, 0) == 5);
+    assert(!memcmp(value, "bread", 5));
+    assert(larder_getxattr(fs, path, "user.a", value, 4, 0) == -1 && errno == ERANGE);
+    assert(larder_getxattr(fs, path, "user.b", value, 4, 0) == -1 && errno == ENODATA);
+    assert(larder_getxattr(fs, link, "user.a", value, 8, AT_SYMLINK_NOFOLLOW) == -1);
+    assert(errno == ENODATA);
+    assert(larder_getxattr(fs, path, "user.empty", value, 8, 0) == 0);
+
+    assert(larder_listxattr(fs, path, NULL, 0, 0) == 18);
+    assert(larder_listxattr(fs, path, list, sizeof list, 0) == 18);
+    assert(!strcmp(list, "user.a") || !strcmp(list, "user.empty"));
+    assert(larder_listxattr(fs, path, list, 17, 0) == -1 && errno == ERANGE);
+    assert(larder_removexattr(fs, path, "user.empty", 0) == 0);
+    FAILS(larder_removexattr(fs, path, "user.empty", 0), ENODATA);
+    FAILS(larder_removexattr(fs, NULL, "user.a", 0), EFAULT);
+}
+
+static void clones(struct larder_fs *fs)
+{
+    char data[8192], found[8192];
+    struct larder_file *from = larder_file_open(fs, "/from", O_RDWR | O_CREAT, 0644);
+    struct larder_file *to = larder_file_open(fs, "/to", O_RDWR | O_CREAT, 0644);
+    struct larder_file *log = larder_file_open(fs, "/cannot", O_WRONLY | O_CREAT | O_APPEND, 0644);
+
+    memset(data, 'c', sizeof data);
+    assert(larder_pwrite(from, data, sizeof data, 0) == sizeof data);
+    assert(larder_clone_range(from, 0, to, 4096, 0) == 0);
+    assert(larder_pread(to, found, sizeof found, 4096) == sizeof found);
+    assert(!memcmp(data, found, sizeof data));
+    FAILS(larder_clone_range(from, 0, to, 1, 4096), EINVAL);
+    FAILS(larder_clone_range(from, 0, to, 0, 1 << 20), EINVAL);
+    FAILS(larder_clone_range(from, 0, log, 0, 0), EBADF);
+    FAILS(larder_clone_range(log, 0, to, 0, 0), EBADF);
+    FAILS(larder_clone_range(NULL, 0, to, 0, 0), EFAULT);
+    assert(!larder_file_close(from) && !larder_file_close(to) && !larder_file_close(log));
+    from = larder_file_open(fs, "/from", O_RDONLY, 0);
+    FAILS(larder_clone_range(from, 0, from, 8192, 0), EBADF);
+    larder_file_close(from);
+}
+
 static void directories(struct larder_fs *fs)
 {
     struct larder_dirent entry;
@@ -143,6 +243,57 @@ static void subvolumes(struct larder_fs *fs)
     assert(larder_mkdir(fs, "/other/x", 0755) == 0);
     assert(larder_subvolume_delete(fs, "/other") == 0);
     FAILS(larder_subvolume_delete(fs, "/dir"), EINVAL);
+}
+
+static bool list(const struct larder_subvolume *found, void *context)
+{
+    char *names = context;
+
+    strcat(names, found->path);
+    assert(found->id >= 256 && found->parent_id == 5 && found->created > 1700000000);
+    assert(found->read_only == found->snapshot && found->generation > 0);
+    assert(memcmp(found->uuid, (char[16]){0}, 16) != 0);
+    assert((memcmp(found->parent_uuid, (char[16]){0}, 16) != 0) == found->snapshot);
+    return strlen(names) < 10;
+}
+
+static void listing(struct larder_fs *fs)
+{
+    char names[64] = "";
+
+    assert(larder_subvolume_list(fs, list, names) == 2 && !strcmp(names, "/sub/snapshot"));
+    assert(larder_subvolume_list(fs, list, names) == 1);
+    FAILS(larder_subvolume_list(fs, NULL, NULL), EFAULT);
+    assert(larder_subvolume_set_read_only(fs, "/snapshot", false) == 0);
+    assert(larder_mkdir(fs, "/snapshot/x", 0755) == 0);
+    assert(larder_subvolume_set_read_only(fs, "/snapshot", true) == 0);
+    FAILS(larder_subvolume_set_read_only(fs, "/dir", true), EINVAL);
+}
+
+static void streams(struct larder_fs *fs)
+{
+    struct stat found;
+    FILE *stream = tmpfile();
+    int fd = fileno(stream);
+
+    assert(larder_mkdir(fs, "/sub/first", 0755) == 0);
+    assert(larder_snapshot(fs, "/sub", "/one", true) == 0);
+    assert(larder_mkdir(fs, "/sub/second", 0755) == 0);
+    assert(larder_snapshot(fs, "/sub", "/two", true) == 0);
+    FAILS(larder_send(fs, "/sub", NULL, fd), EPERM);
+    FAILS(larder_send(fs, "/none", NULL, fd), ENOENT);
+    FAILS(larder_send(fs, "/one", NULL, -1), EBADF);
+    FAILS(larder_send(fs, "/one", NULL, 9999), EBADF);
+    assert(larder_send(fs, "/one", NULL, fd) == 0);
+    assert(larder_send(fs, "/two", "/one", fd) == 0);
+    assert(lseek(fd, 0, SEEK_SET) == 0);
+    assert(larder_mkdir(fs, "/received", 0755) == 0);
+    assert(larder_receive(fs, "/received", fd) == 2);
+    assert(larder_stat(fs, "/received/two/second", &found) == 0);
+    FAILS(larder_mkdir(fs, "/received/two/third", 0755), EROFS);
+    FAILS(larder_receive(fs, "/received", fd), EINVAL);
+    FAILS(larder_receive(fs, "/none", fd), ENOENT);
+    fclose(stream);
 }
 
 struct job {
@@ -258,15 +409,20 @@ static void checking(void)
 
 int main(int argc, char **argv)
 {
-    assert(argc == 2);
+    assert(argc > 1);
     images[0] = argv[1];
     opening();
     struct larder_fs *fs = larder_open(images, 1, LARDER_OPEN_WRITE);
     assert(fs);
     names(fs);
     files(fs);
+    attributes(fs);
+    xattrs(fs);
+    clones(fs);
     directories(fs);
     subvolumes(fs);
+    listing(fs);
+    streams(fs);
     threads(fs);
     appending(fs);
     filling(fs);

@@ -4,6 +4,7 @@ use std::io;
 
 use larder_format::Uuid;
 use larder_format::compression::CompressionError;
+use larder_platform::errno;
 
 use crate::wire::{Command, StreamError};
 
@@ -44,6 +45,25 @@ pub enum ReceiveProblem {
     /// The observer stopped it.
     #[error("receiving was stopped at byte {0} of the stream")]
     Stopped(u64),
+}
+
+impl ReceiveError {
+    /// The error as a number of the operating system.
+    pub fn errno(&self) -> i32 {
+        let of_system = |error| errno::of(error).unwrap_or(errno::EIO);
+        match &self.problem {
+            ReceiveProblem::Command(error) => match &error.problem {
+                CommandProblem::Filesystem(error) => error.errno(),
+                CommandProblem::NotReceived { .. } => errno::ENOENT,
+                CommandProblem::Unsupported(_) => errno::EOPNOTSUPP,
+                CommandProblem::Io(error) => of_system(error),
+                _ => errno::EINVAL,
+            },
+            ReceiveProblem::Target(error) => of_system(error),
+            ReceiveProblem::Stopped(_) => errno::EINTR,
+            _ => errno::EINVAL,
+        }
+    }
 }
 
 impl From<CommandError> for ReceiveProblem {

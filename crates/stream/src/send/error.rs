@@ -3,6 +3,7 @@
 use std::io;
 
 use larder_format::Uuid;
+use larder_platform::errno;
 
 use crate::wire::TooLong;
 
@@ -45,4 +46,22 @@ pub enum SendError {
     /// Another thread failed, and its error is reported.
     #[error("the send was stopped")]
     Stopped,
+}
+
+impl SendError {
+    /// Whether something on a device is wrong or unreadable, and a check is due.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Read(error) if error.is_damage())
+    }
+
+    /// The error as a number of the operating system.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Read(error) => error.errno(),
+            Self::NotReadOnly(_) => errno::EPERM,
+            Self::NotTogether { .. } => errno::EXDEV,
+            Self::Output(error) | Self::Mounted(error) => errno::of(error).unwrap_or(errno::EIO),
+            _ => errno::EINVAL,
+        }
+    }
 }
