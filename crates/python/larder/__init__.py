@@ -7,17 +7,21 @@
 ...     fs.snapshot("/", "/monday", read_only=True)
 
 Methods have the names that ``os``, ``shutil`` and ``pathlib`` give them. A failure is an
-``OSError`` with the number that a kernel would return. All threads may use one file system.
+``OSError`` with the number that a kernel would return, and damage a ``DamageError``, which is one
+too. All threads may use one file system.
 """
 
 from ._file import FileIO
-from ._filesystem import DiskUsage, FileSystem, open
+from ._filesystem import Copied, DataUse, DiskUsage, FileSystem, open
 from ._larder import (
     CheckReport,
+    DamageError,
     DirEntry,
+    Extent,
     Finding,
     MkfsSummary,
     ScanDir,
+    Space,
     Stat,
     Subvolume,
     __version__,
@@ -27,13 +31,18 @@ from ._larder import (
 
 __all__ = [
     "CheckReport",
+    "Copied",
+    "DamageError",
+    "DataUse",
     "DirEntry",
     "DiskUsage",
+    "Extent",
     "FileIO",
     "FileSystem",
     "Finding",
     "MkfsSummary",
     "ScanDir",
+    "Space",
     "Stat",
     "Subvolume",
     "__version__",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import errno
 import os
 import stat
@@ -39,6 +40,30 @@ class DiskUsage(NamedTuple):
     free: int
 
 
+class DataUse(NamedTuple):
+    """Bytes of data, as ``btrfs filesystem du -s`` counts them: without inline data, before
+    compression, and preallocated space too.
+
+    total: in all extents of each file.
+    exclusive: in extents of which no other file uses any part.
+    shared: in other extents, each counted once.
+    """
+
+    total: int
+    exclusive: int
+    shared: int
+
+
+class Copied(NamedTuple):
+    """What was copied: files, directories and others, and bytes of content; for an archive, the
+    bytes of it that were read.
+    """
+
+    inodes: int
+    bytes: int
+
+
+OnError = Callable[[OSError], object]
 Walked = Tuple[str, "list[str]", "list[str]"]
 
 
@@ -295,6 +320,81 @@ class FileSystem(_larder.FileSystem):
         if identity in visit.above:
             raise OSError(errno.ELOOP, "a directory that is inside itself", visit.path)
         return identity
+
+    def copy_in(
+        self,
+        src: StrOrBytesPath,
+        dst: StrOrBytesPath,
+        *,
+        preserve: bool = True,
+        onerror: Optional[OnError] = None,
+    ) -> Copied:
+        """Copies a file or directory of this system, with all that is in it, to ``dst``.
+
+        Symbolic links are copied, not followed. A directory that is there stays, and gets more
+        entries; other things in the way are replaced, and a file in the way of a file is
+        overwritten.
+
+        preserve: modes, owners, times, extended attributes, ACLs and hard links too. Without it,
+            copies belong to the user of this process, and keep their permissions.
+        onerror: gets an ``OSError`` for each thing that cannot be copied, with the original as
+            ``filename`` and the copy as ``filename2``, and the copy goes on. In the end the first
+            of them is raised all the same. By default the first failure ends the copy.
+        """
+        return Copied(*self._copy_in(src, dst, preserve, onerror))
+
+    def copy_out(
+        self,
+        src: StrOrBytesPath,
+        dst: StrOrBytesPath,
+        *,
+        preserve: bool = True,
+        onerror: Optional[OnError] = None,
+    ) -> Copied:
+        """Copies a file or directory, with all that is in it, to ``dst`` on this system. See
+        ``copy_in``. Nothing is written through a symbolic link that is in the way.
+        """
+        return Copied(*self._copy_out(src, dst, preserve, onerror))
+
+    def copytree(
+        self,
+        src: StrOrBytesPath,
+        dst: StrOrBytesPath,
+        *,
+        preserve: bool = True,
+        onerror: Optional[OnError] = None,
+    ) -> Copied:
+        """Copies a file or directory, with all that is in it, to ``dst`` in the same file system.
+        The copies share the data. See ``copy_in``.
+        """
+        return Copied(*self._copy_within(src, dst, preserve, onerror))
+
+    def unpack_archive(
+        self,
+        archive: Union[StrOrBytesPath, BinaryIO],
+        path: StrOrBytesPath = "/",
+        *,
+        preserve: bool = True,
+        onerror: Optional[OnError] = None,
+    ) -> Copied:
+        """Unpacks a tar archive into the directory at ``path``. See ``copy_in``.
+
+        archive: a path on this system, or an object with ``read``, such as ``gzip.open`` returns
+            for a compressed archive.
+
+        Names that lead out of the directory are refused, and nothing is unpacked through a symbolic
+        link.
+        """
+        if isinstance(archive, (str, bytes, os.PathLike)):
+            with builtins.open(archive, "rb") as file:
+                return Copied(*self._unpack(file, path, preserve, onerror))
+        return Copied(*self._unpack(archive, path, preserve, onerror))
+
+    def du(self, path: StrOrBytesPath = "/") -> DataUse:
+        """What the data of a file takes, or of all files below a directory, alone and shared. In a
+        file system that is open for writing this commits first.
+        """
+        return DataUse(*self._data_use(path))
 
     def disk_usage(self) -> DiskUsage:
         """Space for data, in bytes: all, used, and available for more."""

@@ -17,6 +17,8 @@
 #![expect(clippy::needless_pass_by_value, reason = "what comes from Python is a value")]
 
 mod check;
+#[cfg(target_os = "linux")]
+mod copies;
 mod entries;
 mod error;
 mod file;
@@ -27,6 +29,7 @@ mod names;
 mod options;
 mod owned;
 mod path;
+mod space;
 mod stat;
 mod stream;
 mod subvolumes;
@@ -36,9 +39,11 @@ use pyo3::prelude::*;
 
 use check::{CheckReport, Finding};
 use entries::{DirEntry, ScanDir};
+use error::DamageError;
 use file::File;
 use filesystem::FileSystem;
 use mkfs::MkfsSummary;
+use space::{Extent, Space};
 use stat::Stat;
 use subvolumes::Subvolume;
 
@@ -47,13 +52,16 @@ use subvolumes::Subvolume;
 fn _larder(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<CheckReport>()?;
     module.add_class::<DirEntry>()?;
+    module.add_class::<Extent>()?;
     module.add_class::<File>()?;
     module.add_class::<FileSystem>()?;
     module.add_class::<Finding>()?;
     module.add_class::<MkfsSummary>()?;
     module.add_class::<ScanDir>()?;
+    module.add_class::<Space>()?;
     module.add_class::<Stat>()?;
     module.add_class::<Subvolume>()?;
+    module.add("DamageError", module.py().get_type::<DamageError>())?;
     module.add_function(wrap_pyfunction!(check::check, module)?)?;
     module.add_function(wrap_pyfunction!(mkfs::mkfs, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))

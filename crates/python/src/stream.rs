@@ -4,29 +4,30 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::ops::ControlFlow;
 
 use larder::{
-    CommandProblem, ReceiveEvent, ReceiveOptions, ReceiveProblem, ReceiveSnapshots, SendError,
-    SendOptions, SendSnapshot, StreamVersion,
+    ReceiveEvent, ReceiveOptions, ReceiveSnapshots, SendError, SendOptions, SendSnapshot,
+    StreamVersion,
 };
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::error::new;
 use crate::filesystem::FileSystem;
 use crate::path::{FsPath, Name};
 use crate::subvolumes::subvolume_at;
 
-const BUFFER_BYTES: usize = 1 << 20;
+pub(crate) const BUFFER_BYTES: usize = 1 << 20;
 
 /// A Python object as a stream. It looks at signals, so that Ctrl-C ends what reads or writes it.
-struct Stream {
+pub(crate) struct Stream {
     object: Py<PyAny>,
     /// What the object raised.
-    raised: Option<PyErr>,
+    pub(crate) raised: Option<PyErr>,
 }
 
 impl Stream {
-    fn new(object: Py<PyAny>) -> Self {
+    pub(crate) fn new(object: Py<PyAny>) -> Self {
         Self { object, raised: None }
     }
 
@@ -119,7 +120,7 @@ impl FileSystem {
         });
         sent.map(|sent| sent.stream_bytes).map_err(|error: SendError| {
             stream.raised.unwrap_or_else(|| {
-                PyOSError::new_err((errno_of_send(&error), error.to_string(), path.to_name()))
+                new(error.is_damage(), error.errno(), error.to_string(), Some(&path), None)
             })
         })
     }
@@ -149,38 +150,9 @@ impl FileSystem {
             directory.receive(input, &options, &mut observe)
         });
         received.map(|_| names).map_err(|error| {
-            stream.raised.unwrap_or_else(|| {
-                let errno = errno_of_receive(&error.problem);
-                PyOSError::new_err((errno, error.to_string(), path.to_name()))
-            })
+            stream
+                .raised
+                .unwrap_or_else(|| new(false, error.errno(), error.to_string(), Some(&path), None))
         })
     }
-}
-
-fn errno_of_send(error: &SendError) -> i32 {
-    match error {
-        SendError::Read(error) => error.errno(),
-        SendError::NotReadOnly(_) => libc::EPERM,
-        SendError::NotTogether { .. } => libc::EXDEV,
-        SendError::Output(error) | SendError::Mounted(error) => errno_of_io(error),
-        _ => libc::EINVAL,
-    }
-}
-
-fn errno_of_receive(problem: &ReceiveProblem) -> i32 {
-    match problem {
-        ReceiveProblem::Command(error) => match &error.problem {
-            CommandProblem::Filesystem(error) => error.errno(),
-            CommandProblem::NotReceived { .. } => libc::ENOENT,
-            CommandProblem::Unsupported(_) => libc::EOPNOTSUPP,
-            CommandProblem::Io(error) => errno_of_io(error),
-            _ => libc::EINVAL,
-        },
-        ReceiveProblem::Target(error) => errno_of_io(error),
-        _ => libc::EINVAL,
-    }
-}
-
-fn errno_of_io(error: &io::Error) -> i32 {
-    error.raw_os_error().unwrap_or(libc::EIO)
 }
