@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use crate::destination::{Gone, NotKept};
+use crate::destination::{Attributes, Destination, Gone};
 use crate::error::{CopyError, Stopped};
 
 /// What was copied.
@@ -122,9 +122,21 @@ impl<'o> Course<'o> {
         }
     }
 
-    /// Tells which extended attributes a copy does not have.
-    pub fn not_kept(&mut self, copy: &Path, not_kept: &NotKept) -> anyhow::Result<()> {
-        let Some(observe) = &mut self.observer else { return Ok(()) };
+    /// Gives the copy at `target` its attributes, and tells which it cannot have.
+    ///
+    /// # Errors
+    /// Those of setting them; the observer stops the copy.
+    pub fn finish(
+        &mut self,
+        destination: &mut dyn Destination,
+        target: &Path,
+        attributes: Attributes,
+    ) -> anyhow::Result<()> {
+        let not_kept = destination.finish(target, attributes)?;
+        let Some(observe) = self.observer.as_mut().filter(|_| !not_kept.is_empty()) else {
+            return Ok(());
+        };
+        let copy = &*destination.shown(target);
         let mut events = not_kept.iter().map(|attribute| Event::NotKept { copy, attribute });
         if events.any(|event| observe(event).is_break()) { Err(Stopped.into()) } else { Ok(()) }
     }

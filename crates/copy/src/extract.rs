@@ -90,8 +90,7 @@ impl<'a> Extract<'a> {
         if self.keep != Keep::Everything {
             return Ok(());
         }
-        let not_kept = self.destination.finish(target, attributes_of(inode)?)?;
-        self.course.not_kept(target, &not_kept)
+        self.course.finish(self.destination, target, attributes_of(inode)?)
     }
 }
 

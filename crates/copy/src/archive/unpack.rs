@@ -289,9 +289,7 @@ impl<'a> Unpack<'a> {
                 xattrs: Some(attributes.xattrs),
             },
         };
-        let not_kept = self.destination.finish(path, set)?;
-        let path = self.destination.shown(path);
-        self.course.not_kept(&path, &not_kept)
+        self.course.finish(self.destination, path, set)
     }
 }
 

@@ -265,12 +265,7 @@ impl<'a> Ingest<'a> {
     /// # Errors
     /// Those of setting them; the copy is stopped.
     pub fn give(&mut self, target: &Path, attributes: Attributes) -> anyhow::Result<()> {
-        let not_kept = self.destination.finish(target, attributes)?;
-        if not_kept.is_empty() {
-            return Ok(());
-        }
-        let target = self.destination.shown(target);
-        self.course.not_kept(&target, &not_kept)
+        self.course.finish(self.destination, target, attributes)
     }
 
     /// Gives the copy of a directory its attributes, once its entries are copied.
