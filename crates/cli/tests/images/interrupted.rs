@@ -153,7 +153,8 @@ fn a_copy_that_is_interrupted_says_so() {
     let output = unpack_with_a_signal(scratch.path(), &script, "SigCgt:");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.signal(), Some(Signal::INT.as_raw()), "{said}");
-    assert_eq!(said, "ERROR: ok.img: interrupted; part of the work may be done\n");
+    // Something may have been unpacked before the thread for signals ran: it is lost, and said so.
+    assert!(said.ends_with("ERROR: ok.img: interrupted; part of the work may be done\n"), "{said}");
     assert_eq!(succeed(scratch.path(), "ls ok.img"), b"r\ns\n");
 }
 
