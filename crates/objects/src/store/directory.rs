@@ -3,6 +3,9 @@
 //! # Invariants
 //! - A file gets its name when its content is durable. Until then its writer keeps it in the folder
 //!   of temporaries, locked. The system unlocks it when it ends the writer.
+//! - A replacement compares the content and renames the new file over it while it holds the lock
+//!   that all processes take.
+//! - A version is a digest of all content: no two contents have the same.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
@@ -13,7 +16,7 @@ use std::sync::Once;
 use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
-use crc_fast::crc32_iscsi;
+use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
 use super::{Listed, Problem, Store, StoreError, Version, Versioned};
@@ -71,8 +74,7 @@ impl Directory {
     fn replace_file(&self, name: &str, content: &[u8], version: &Version) -> io::Result<bool> {
         let path = self.path(name);
         let file = self.write(&path, content)?;
-        let lock = File::create(self.path(LOCK))?;
-        lock_exclusively(&lock)?;
+        let _lock = locked(&self.path(LOCK))?;
         if version_of(&fs::read(&path)?) != *version {
             return Ok(false);
         }
@@ -185,13 +187,9 @@ impl Store for Directory {
     }
 }
 
-/// The version of an object that is replaced: manifests differ in their numbers, so equal content
-/// is the same content.
+/// The version of an object with this content.
 fn version_of(content: &[u8]) -> Version {
-    let hash = content.chunks(4096).fold(0xcbf2_9ce4_8422_2325_u64, |hash, part| {
-        (hash ^ u64::from(crc32_iscsi(part))).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    Version(format!("{hash:016x}-{}", content.len()))
+    Version(Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// A new file, locked.
@@ -224,13 +222,11 @@ fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
-/// Waits for the lock of another process.
-fn lock_exclusively(file: &File) -> io::Result<()> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => file.lock(),
-        Err(TryLockError::Error(error)) => Err(error),
-    }
+/// Locks the file `path`, and waits while another process has it locked.
+fn locked(path: &Path) -> io::Result<File> {
+    let file = File::create(path)?;
+    file.lock()?;
+    Ok(file)
 }
 
 /// Creates `directory` and those above it, and makes their names durable.
@@ -272,5 +268,38 @@ mod tests {
         assert!(!left.exists() && used.path().exists());
         assert_eq!(temporaries.read_dir().unwrap().count(), 1);
         assert_eq!(store.list("").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn contents_that_end_with_their_own_checksum_have_versions_of_their_own() {
+        let sealed = |number: u32| {
+            let content = number.to_le_bytes();
+            [content, crc_fast::crc32_iscsi(&content).to_le_bytes()].concat()
+        };
+        assert_ne!(version_of(&sealed(1)), version_of(&sealed(2)));
+    }
+
+    /// Each thread has a store of its own, as processes have.
+    #[test]
+    fn of_replacements_at_once_one_succeeds() {
+        const ROUNDS: u32 = 50;
+        let folder = tempfile::tempdir().unwrap();
+        let content = |number: u32| Bytes::copy_from_slice(&number.to_le_bytes());
+        Directory::new(folder.path()).create("manifest", content(0)).unwrap();
+        let add = || {
+            let store = Directory::new(folder.path());
+            let mut added = 0;
+            while added < ROUNDS {
+                let found = store.get_versioned("manifest").unwrap();
+                let number = u32::from_le_bytes(found.content[..].try_into().unwrap());
+                match store.replace("manifest", content(number + 1), &found.version) {
+                    Ok(_) => added += 1,
+                    Err(error) => assert_eq!(error.problem, Problem::Condition, "{error}"),
+                }
+            }
+        };
+        std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(add))));
+        let store = Directory::new(folder.path());
+        assert_eq!(store.get_versioned("manifest").unwrap().content, content(3 * ROUNDS));
     }
 }

@@ -71,9 +71,9 @@ struct History {
 }
 
 impl History {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, store: MemoryStore) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
-        let store = Arc::new(MemoryStore::default());
+        let store = Arc::new(store);
         let policies = ["", "all=1h", "all=1h,hourly=1d,daily=30d"];
         let policy: Policy = policies[rng.random_range(0..policies.len())].parse().unwrap();
         let delete_after = [0, 600][rng.random_range(0..2)];
@@ -402,14 +402,23 @@ fn writes_and_checkpoints_at_once() {
     }
 }
 
-#[test]
-fn every_history_ends_with_a_state_that_a_flush_made() {
-    explore(Duration::from_secs(60), 10_000, |seed| {
-        let mut history = History::new(seed);
+fn assert_all_end_well(time: Duration, store: fn() -> MemoryStore) {
+    explore(time, 10_000, |seed| {
+        let mut history = History::new(seed, store());
         let steps = history.rng.random_range(5..120);
         (0..steps).for_each(|_| history.step());
         history.finish();
     });
+}
+
+#[test]
+fn every_history_ends_with_a_state_that_a_flush_made() {
+    assert_all_end_well(Duration::from_secs(50), MemoryStore::default);
+}
+
+#[test]
+fn every_history_in_a_directory_ends_with_a_state_that_a_flush_made() {
+    assert_all_end_well(Duration::from_secs(20), MemoryStore::in_a_directory);
 }
 
 #[test]

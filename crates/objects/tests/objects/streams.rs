@@ -378,8 +378,9 @@ fn contents(snapshot: u8) -> [Vec<u8>; 2] {
 }
 
 impl History {
-    fn new(seed: u64) -> Self {
-        let (memory, store) = memory();
+    fn new(seed: u64, store: MemoryStore) -> Self {
+        let memory = Arc::new(store);
+        let store: Arc<dyn Store> = Arc::clone(&memory) as _;
         let rng = StdRng::seed_from_u64(seed);
         Self { rng, memory, store, senders: Vec::new(), networks: Vec::new() }
     }
@@ -506,12 +507,21 @@ impl History {
 }
 
 /// Threads of the senders race with each other, so a seed repeats a history only nearly.
-#[test]
-fn every_history_leaves_a_catalogue_of_what_is_there() {
-    explore(Duration::from_secs(15), 3000, |seed| {
-        let mut history = History::new(seed);
+fn assert_all_end_well(time: Duration, store: fn() -> MemoryStore) {
+    explore(time, 3000, |seed| {
+        let mut history = History::new(seed, store());
         let steps = history.rng.random_range(5..80);
         (0..steps).for_each(|_| history.step());
         history.finish();
     });
+}
+
+#[test]
+fn every_history_leaves_a_catalogue_of_what_is_there() {
+    assert_all_end_well(Duration::from_secs(15), MemoryStore::default);
+}
+
+#[test]
+fn every_history_in_a_directory_leaves_a_catalogue_of_what_is_there() {
+    assert_all_end_well(Duration::from_secs(10), MemoryStore::in_a_directory);
 }

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{catch_unwind, resume_unwind};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use larder_objects::{Layer, Listed, Problem, Store, StoreError, Version, Versioned};
+use larder_objects::{Directory, Layer, Listed, Problem, Store, StoreError, Version, Versioned};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use tempfile::TempDir;
 
 /// How many times as long, and as much, random tests search.
 pub(crate) fn effort() -> u32 {
@@ -40,9 +42,12 @@ pub(crate) fn explore(
     println!("{histories} histories");
 }
 
-/// Objects in memory.
+/// Objects in memory, or in a directory that goes with the store.
 #[derive(Debug, Default)]
-pub(crate) struct MemoryStore(Mutex<Objects>);
+pub(crate) struct MemoryStore {
+    objects: Mutex<Objects>,
+    directory: Option<(Directory, TempDir)>,
+}
 
 #[derive(Debug, Default)]
 struct Objects {
@@ -57,17 +62,34 @@ fn error(problem: Problem, name: &str) -> StoreError {
 }
 
 impl MemoryStore {
+    /// Objects in a directory, with a clock of the store's own.
+    pub(crate) fn in_a_directory() -> Self {
+        let memory = Path::new("/dev/shm");
+        let folder =
+            if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+        let folder = folder.unwrap();
+        Self { directory: Some((Directory::new(folder.path()), folder)), ..Self::default() }
+    }
+
+    fn directory(&self) -> Option<&Directory> {
+        self.directory.as_ref().map(|(directory, _)| directory)
+    }
+
     pub(crate) fn now(&self) -> u64 {
-        self.0.lock().unwrap().now
+        self.objects.lock().unwrap().now
     }
 
     /// Sets the store's clock.
     pub(crate) fn set_clock(&self, now: u64) {
-        self.0.lock().unwrap().now = now;
+        self.objects.lock().unwrap().now = now;
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
-        self.0.lock().unwrap().objects.keys().cloned().collect()
+        if let Some(directory) = self.directory() {
+            let listed = directory.list("").unwrap();
+            return listed.into_iter().map(|object| object.name).collect();
+        }
+        self.objects.lock().unwrap().objects.keys().cloned().collect()
     }
 
     fn put(
@@ -76,7 +98,7 @@ impl MemoryStore {
         content: Bytes,
         is_right: impl Fn(Option<&Version>) -> bool,
     ) -> Result<Version, StoreError> {
-        let mut store = self.0.lock().unwrap();
+        let mut store = self.objects.lock().unwrap();
         if !is_right(store.objects.get(name).map(|object| &object.version)) {
             return Err(error(Problem::Condition, name));
         }
@@ -103,12 +125,18 @@ impl Store for MemoryStore {
     }
 
     fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
-        let store = self.0.lock().unwrap();
+        if let Some(directory) = self.directory() {
+            return Ok(Versioned { modified: self.now(), ..directory.get_versioned(name)? });
+        }
+        let store = self.objects.lock().unwrap();
         let found = store.objects.get(name).ok_or_else(|| error(Problem::NotFound, name))?;
         Ok(found.clone())
     }
 
     fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
+        if let Some(directory) = self.directory() {
+            return directory.create(name, content);
+        }
         self.put(name, content, |version| version.is_none())
     }
 
@@ -118,16 +146,25 @@ impl Store for MemoryStore {
         content: Bytes,
         version: &Version,
     ) -> Result<Version, StoreError> {
+        if let Some(directory) = self.directory() {
+            return directory.replace(name, content, version);
+        }
         self.put(name, content, |now| now == Some(version))
     }
 
     fn delete(&self, name: &str) -> Result<(), StoreError> {
-        self.0.lock().unwrap().objects.remove(name);
+        if let Some(directory) = self.directory() {
+            return directory.delete(name);
+        }
+        self.objects.lock().unwrap().objects.remove(name);
         Ok(())
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        let store = self.0.lock().unwrap();
+        if let Some(directory) = self.directory() {
+            return directory.list(prefix);
+        }
+        let store = self.objects.lock().unwrap();
         let below = store.objects.iter().filter(|(name, _)| name.starts_with(prefix));
         Ok(below
             .map(|(name, object)| Listed {
