@@ -49,6 +49,12 @@ pub trait Device: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Why requests of the device wait at this time, if any does: a device behind a network repeats
+    /// them for as long as they may succeed.
+    fn trouble(&self) -> Option<Trouble> {
+        None
+    }
+
     /// Tells the device that the range's content is no longer needed; reading it gives unspecified
     /// bytes.
     ///
@@ -58,6 +64,15 @@ pub trait Device: Send + Sync + fmt::Debug {
 
     /// Tells the device that the range will be read soon. Never fails, and may do nothing.
     fn readahead(&self, offset: u64, len_bytes: u64);
+}
+
+/// Why requests of a device wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// The last error.
+    pub why: String,
+    /// There is no room for what is written.
+    pub is_full: bool,
 }
 
 /// The sum of the buffers' lengths in bytes.

@@ -43,7 +43,7 @@ mod system;
 mod usage;
 mod window;
 
-pub use device::Device;
+pub use device::{Device, Trouble};
 pub use error::{DeviceError, Operation, check_call};
 pub use file::{Access, FileDevice};
 pub use kept::{KeptState, StateEnd};

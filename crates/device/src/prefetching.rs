@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Device, DeviceError};
+use crate::{Device, DeviceError, Trouble};
 
 /// Reads announced ranges in the background, and returns them on request.
 #[derive(Debug)]
@@ -187,6 +187,10 @@ impl Device for PrefetchingDevice {
 
     fn wants_discards(&self) -> bool {
         self.shared.inner.wants_discards()
+    }
+
+    fn trouble(&self) -> Option<Trouble> {
+        self.shared.inner.trouble()
     }
 
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<(), DeviceError> {

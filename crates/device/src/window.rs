@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::device::total_len;
 use crate::error::check_call;
-use crate::{Device, DeviceError, Operation};
+use crate::{Device, DeviceError, Operation, Trouble};
 
 /// A part of another device, such as a partition.
 #[derive(Debug)]
@@ -68,6 +68,10 @@ impl Device for Window {
 
     fn wants_discards(&self) -> bool {
         self.whole.wants_discards()
+    }
+
+    fn trouble(&self) -> Option<Trouble> {
+        self.whole.trouble()
     }
 
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<(), DeviceError> {

@@ -36,6 +36,8 @@ pub struct Health {
     pub committed_at: Option<SystemTime>,
     /// When and why it became read-only, if an error made it so.
     pub made_read_only: Option<(SystemTime, String)>,
+    /// Why requests of a device wait at this time, if any does.
+    pub waits: Option<String>,
     /// Bad copies that were overwritten with good content since the mount.
     pub healed_copies: u64,
 }
@@ -67,10 +69,12 @@ pub fn health(inside: impl AsFd) -> io::Result<Option<Health>> {
     }
     let reason = args.reason.get(..args.reason_len as usize).ok_or(invalid("a reason"))?;
     let reason = String::from_utf8_lossy(reason).into_owned();
+    let made_read_only = time(args.made_read_only_at);
     Ok(Some(Health {
         generation: args.generation,
         committed_at: time(args.committed_at),
-        made_read_only: time(args.made_read_only_at).map(|since| (since, reason)),
+        waits: (made_read_only.is_none() && !reason.is_empty()).then(|| reason.clone()),
+        made_read_only: made_read_only.map(|since| (since, reason)),
         healed_copies: args.healed_copies,
     }))
 }

@@ -21,6 +21,9 @@ use crate::store::{Counting, Directory, Store};
 const SCHEMES: [&str; 11] =
     ["file", "s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"];
 
+/// How long requests are repeated, unless the user says so.
+const PATIENCE: Duration = Duration::from_secs(300);
+
 /// Whether `text` is a URL rather than a path.
 pub fn is_url(text: &OsStr) -> bool {
     let text = text.as_encoded_bytes();
@@ -61,7 +64,7 @@ impl Address {
             let path: PathBuf = self.url.to_file_path().map_err(|()| refused())?;
             return Ok(Arc::new(Counting::for_this_process(Directory::new(path))));
         }
-        self.remote(settings.patience)
+        self.remote(settings.patience.unwrap_or(PATIENCE))
     }
 
     /// How to open a device there, as `settings` say.
@@ -71,7 +74,8 @@ impl Address {
             Cached::Everything(folder) => Some(folder),
             Cached::Remote(_) | Cached::Nothing => None,
         };
-        Options { cache: cache.cloned(), ..Options::default() }
+        let cache = cache.cloned();
+        Options { cache, patience: settings.patience, ..Options::default() }
     }
 
     /// The place `name` below this one.

@@ -15,7 +15,7 @@ use crate::error::ObjectsError;
 use crate::id::{Kind, ObjectId};
 use crate::map::{Checkpoint, Delta, Extent, Place, Root};
 use crate::segment;
-use crate::writer::{Open, Sealed, create};
+use crate::writer::{Open, Sealed};
 
 /// A segment is rewritten when this part of it, or less, is needed.
 const MOST_LIVE: (u64, u64) = (1, 4);
@@ -73,7 +73,7 @@ pub(crate) fn rewrite(
     let id = open.lock().new_id();
     let object = segment::seal(id, bytes, &deltas);
     let len_bytes = object.len() as u64;
-    create(&*content.store, &Kind::Segment.name(id), object)?;
+    content.store.create(&Kind::Segment.name(id), object)?;
     let is_taken = {
         let mut open = open.lock();
         let is_current = Arc::ptr_eq(&checkpoint, &*content.checkpoint.read());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_device::{Device, DeviceError, Operation, check_call};
+use larder_device::{Device, DeviceError, Operation, Trouble, check_call};
 
 use crate::ahead::Ahead;
 use crate::cache::{Cache, CacheFolder, DiskCache};
@@ -20,8 +20,8 @@ use crate::map::Checkpoint;
 use crate::pool::Pool;
 use crate::probe;
 use crate::states::{Policy, State};
-use crate::store::{Counting, Problem, Requests, Store, StoreError, Version};
-use crate::writer::{self, Writer};
+use crate::store::{Counting, Problem, Requests, Store, StoreError, Versioned};
+use crate::writer::{self, Stored, Writer};
 use crate::{StateName, segment};
 
 /// Threads that fetch content which will be read soon.
@@ -40,6 +40,9 @@ const MOST_WAITING: usize = 64;
 /// How much of the device a search for content looks at in one step.
 const LOOKED_AT_BYTES: u64 = 1 << 30;
 
+/// So often an opening finds that the writer before has changed the manifest once more.
+const MOST_ATTEMPTS: usize = 100;
+
 /// How long the end of a writer is waited for that has closed the device already.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(10);
@@ -57,6 +60,9 @@ pub struct Options {
     pub segment_bytes: usize,
     /// How many ranges a manifest may list before the writer makes a checkpoint.
     pub most_ranges: usize,
+    /// How long a writer repeats requests that fail, as long as the device is its own: for ever, if
+    /// there is no time.
+    pub patience: Option<Duration>,
 }
 
 impl Default for Options {
@@ -67,6 +73,7 @@ impl Default for Options {
             cache: None,
             segment_bytes: MOST_SEGMENT_BYTES as usize,
             most_ranges: 2048,
+            patience: None,
         }
     }
 }
@@ -160,15 +167,12 @@ impl ObjectDevice {
             marks: vec![Mark { state, segments: 0 }],
         };
         let encoded = bytes::Bytes::from(manifest.encode());
-        let Err(error) = store.create(manifest::NAME, encoded.clone()) else { return Ok(()) };
-        if error.problem != Problem::Condition {
-            return Err(error.into());
+        match store.create(manifest::NAME, encoded) {
+            Err(error) if error.problem == Problem::Condition => {
+                Err(ObjectsError::Exists { store: store.name().to_owned() })
+            }
+            result => Ok(result?),
         }
-        // An attempt may have succeeded although its reply was lost.
-        if store.get_versioned(manifest::NAME)?.content == encoded {
-            return Ok(());
-        }
-        Err(ObjectsError::Exists { store: store.name().to_owned() })
     }
 
     /// Opens a device for reading, at its last state or at the kept one that `state` names.
@@ -248,26 +252,13 @@ impl ObjectDevice {
     ) -> Result<Self, ObjectsError> {
         let requests = Arc::new(Counting::new(store));
         let store: Arc<dyn Store> = Arc::clone(&requests) as _;
-        let (mut manifest, version) = read_manifest(&*store)?;
         let clock = probe::conditions(&*store)?;
-        if !manifest.writer.is_done {
-            tracing::warn!(
-                "{}: {} had it open for writing; what it has not flushed is lost, and it can \
-                 write no more",
-                store.name(),
-                manifest.writer
-            );
-        }
-        manifest.epoch = manifest.epoch.checked_add(1).ok_or_else(|| {
-            ObjectsError::damaged(&*store, manifest::NAME, &"it was opened too often")
-        })?;
-        manifest.writer = this_process(clock.now());
-        let version = writer::replace(&*store, &manifest, &version)?;
+        let (manifest, stored) = take_over(&*store, &this_process(clock.now()))?;
         let opened = manifest.state();
         let content = Arc::new(load(&store, &manifest, opened, options)?);
         let name = store.name().to_owned();
         let len_bytes = manifest.len_bytes;
-        let writer = Writer::new(Arc::clone(&content), manifest, version, clock, options);
+        let writer = Writer::new(Arc::clone(&content), manifest, stored, clock, options);
         Ok(Self {
             name,
             len_bytes,
@@ -380,7 +371,10 @@ impl Device for ObjectDevice {
         if let Some(next) = self.ahead.of(offset..offset + len_bytes) {
             self.readahead(next.start, next.end - next.start);
         }
-        let read = self.content.read(buf, offset).map_err(|error| self.explained(error));
+        let read = match &self.writer {
+            Some(writer) => writer.patiently(|| self.content.read(buf, offset)),
+            None => self.content.read(buf, offset).map_err(|error| self.explained(error)),
+        };
         read.map_err(self.failed(Operation::Read, offset, len_bytes))
     }
 
@@ -404,6 +398,14 @@ impl Device for ObjectDevice {
 
     fn wants_discards(&self) -> bool {
         true
+    }
+
+    fn trouble(&self) -> Option<Trouble> {
+        let of_store = || {
+            let why = self.content.store.trouble()?;
+            Some(Trouble { why, is_full: false })
+        };
+        self.writer.as_ref().and_then(Writer::trouble).or_else(of_store)
     }
 
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<(), DeviceError> {
@@ -494,14 +496,43 @@ fn this_process(now: u64) -> Writing {
     }
 }
 
-pub(crate) fn read_manifest(store: &dyn Store) -> Result<(Manifest, Version), ObjectsError> {
+/// Makes `writer` the device's writer. The one before may change the manifest at the same time, until
+/// it finds out.
+fn take_over(store: &dyn Store, writer: &Writing) -> Result<(Manifest, Stored), ObjectsError> {
+    for attempt in 0.. {
+        let (mut manifest, found) = read_manifest(store)?;
+        let before = std::mem::replace(&mut manifest.writer, writer.clone());
+        manifest.epoch = manifest.epoch.checked_add(1).ok_or_else(|| {
+            ObjectsError::damaged(store, manifest::NAME, &"it was opened too often")
+        })?;
+        let stored = Stored { content: found.content, version: found.version };
+        match stored.replaced(store, &manifest) {
+            Err(ObjectsError::Store(error))
+                if error.problem == Problem::Condition && attempt < MOST_ATTEMPTS => {}
+            Err(error) => return Err(error),
+            Ok(stored) => {
+                if !before.is_done {
+                    tracing::warn!(
+                        "{}: {before} had it open for writing; what it has not flushed is lost, and \
+                         it can write no more",
+                        store.name()
+                    );
+                }
+                return Ok((manifest, stored));
+            }
+        }
+    }
+    unreachable!("the last attempt returns")
+}
+
+pub(crate) fn read_manifest(store: &dyn Store) -> Result<(Manifest, Versioned), ObjectsError> {
     let found = store.get_versioned(manifest::NAME).map_err(|error| match error.problem {
         Problem::NotFound => ObjectsError::Missing { store: store.name().to_owned() },
         _ => error.into(),
     })?;
     let manifest = Manifest::decode(&found.content)
         .map_err(|why| ObjectsError::damaged(store, manifest::NAME, &why))?;
-    Ok((manifest, found.version))
+    Ok((manifest, found))
 }
 
 fn cache(manifest: &Manifest, options: &Options) -> Cache {

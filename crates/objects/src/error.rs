@@ -182,12 +182,23 @@ impl ObjectsError {
         Self::Damaged { object: format!("{}/{object}", store.name()), why: why.to_string() }
     }
 
+    /// Whether the same request of a writer may succeed later, as long as the device is its own.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self, Self::Store(error) if error.problem.is_passing())
+    }
+
+    /// Whether there is no room.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, Self::Store(error) if error.problem == Problem::Full)
+    }
+
     /// The same as an error of the system.
     fn kind(&self) -> io::ErrorKind {
         match self {
             Self::Store(error) => match error.problem {
                 Problem::NotFound => io::ErrorKind::NotFound,
                 Problem::Denied => io::ErrorKind::PermissionDenied,
+                Problem::Full => io::ErrorKind::StorageFull,
                 Problem::Temporary => io::ErrorKind::TimedOut,
                 Problem::Unsupported => io::ErrorKind::Unsupported,
                 Problem::Condition | Problem::Other => io::ErrorKind::Other,

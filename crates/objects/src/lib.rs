@@ -49,6 +49,7 @@ mod garbage;
 mod id;
 mod manifest;
 mod map;
+mod patience;
 mod pool;
 mod probe;
 mod quantity;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::clock::Clock;
 use crate::error::ObjectsError;
-use crate::store::{Problem, Store, StoreError, Version};
+use crate::store::{Problem, Store, StoreError};
 
 /// Creates and replaces an object once with a condition that holds and once with one that does not.
 /// Returns the store's clock.
@@ -29,33 +29,14 @@ pub(crate) fn conditions(store: &dyn Store) -> Result<Clock, ObjectsError> {
 
 fn try_conditions(store: &dyn Store, name: &str) -> Result<Option<Clock>, StoreError> {
     let content = |text: &'static str| Bytes::from_static(text.as_bytes());
-    let created = store.create(name, content("first"));
-    let first = version_after(created, store, name, &content("first"))?;
-    if !is_refused(store.create(name, content("second")))? {
+    store.create(name, content("first"))?;
+    if !is_refused(store.try_create(name, content("second")))? {
         return Ok(None);
     }
-    let replaced = store.replace(name, content("third"), &first);
-    version_after(replaced, store, name, &content("third"))?;
-    let clock = Clock::of_store(store.get_versioned(name)?.modified);
-    let is_refused = is_refused(store.replace(name, content("fourth"), &first))?;
-    Ok(is_refused.then_some(clock))
-}
-
-/// The version of an object after a request whose condition held. A request that was repeated may
-/// be refused although the first attempt succeeded: then the object has the wanted content.
-fn version_after(
-    result: Result<Version, StoreError>,
-    store: &dyn Store,
-    name: &str,
-    wanted: &Bytes,
-) -> Result<Version, StoreError> {
-    match result {
-        Err(error) if error.problem == Problem::Condition => {
-            let found = store.get_versioned(name)?;
-            if found.content == wanted { Ok(found.version) } else { Err(error) }
-        }
-        result => result,
-    }
+    let first = store.get_versioned(name)?;
+    store.replace(name, content("third"), &first.version, &first.content)?;
+    let is_refused = is_refused(store.try_replace(name, content("fourth"), &first.version))?;
+    Ok(is_refused.then(|| Clock::of_store(first.modified)))
 }
 
 fn is_refused<T>(result: Result<T, StoreError>) -> Result<bool, StoreError> {

@@ -16,15 +16,14 @@ const CACHE: &str = "LARDER_CACHE";
 /// What the files there take at most.
 const CACHE_SIZE: &str = "LARDER_CACHE_SIZE";
 
-const DEFAULT_PATIENCE: Duration = Duration::from_secs(300);
-
 const DEFAULT_CACHE_BYTES: u64 = 4 << 30;
 
 /// What a user sets for all stores of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How long requests that fail for now are repeated before a caller gets an error.
-    pub patience: Duration,
+    /// How long requests that fail for now are repeated before a caller gets an error. If there is
+    /// no time, a writer repeats what fails for ever, and others for five minutes.
+    pub patience: Option<Duration>,
     /// Where content of segments is kept on a disk of this machine.
     pub cache: Cached,
 }
@@ -41,7 +40,7 @@ pub enum Cached {
 }
 
 impl Settings {
-    /// The settings of this process: `LARDER_PATIENCE` (`5m`), `LARDER_CACHE` (a folder; by default
+    /// The settings of this process: `LARDER_PATIENCE` (`5m`; for ever for a writer), `LARDER_CACHE` (a folder; by default
     /// `larder` in the user's folder for caches), `LARDER_CACHE_SIZE` (`4G`; `0`: no cache).
     ///
     /// # Errors
@@ -65,7 +64,7 @@ impl Settings {
             (None, Some(path)) => Cached::Remote(folder(path)),
             (None, None) => Cached::Nothing,
         };
-        Ok(Self { patience: patience.map_or(DEFAULT_PATIENCE, Duration::from_secs), cache })
+        Ok(Self { patience: patience.map(Duration::from_secs), cache })
     }
 }
 
@@ -111,7 +110,10 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_refused_with_its_name() {
-        assert_eq!(settings(&[("LARDER_PATIENCE", "2m")]).unwrap().patience.as_secs(), 120);
+        assert_eq!(
+            settings(&[("LARDER_PATIENCE", "2m")]).unwrap().patience.unwrap().as_secs(),
+            120
+        );
         let error = settings(&[("LARDER_PATIENCE", "soon")]).unwrap_err().to_string();
         assert!(error.starts_with("LARDER_PATIENCE: 'soon' is not a time"), "{error}");
     }

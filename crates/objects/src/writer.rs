@@ -6,7 +6,8 @@
 //!   wrote last. So a writer that another one has followed changes nothing any more.
 //! - A state has all that was written before the flush that made it, and nothing else except
 //!   writes that no flush has followed yet.
-//! - After a failure no flush succeeds.
+//! - What the store refuses is repeated as long as the manifest is this writer's, or as the user
+//!   wants. After a failure no flush succeeds.
 //! - Content that waits for the store is at most [`MOST_UNSENT`] segments and the open one: a thread
 //!   that writes more waits.
 //! - No object is deleted before a manifest in the store says that no state needs it.
@@ -18,18 +19,20 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use larder_device::Trouble;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::clock::Clock;
 use crate::compact;
 use crate::content::Content;
-use crate::device::Options;
+use crate::device::{Options, read_manifest};
 use crate::each::each;
 use crate::error::ObjectsError;
 use crate::garbage;
 use crate::id::{Kind, ObjectId};
 use crate::manifest::{self, Manifest, Mark, TailSegment};
 use crate::map::{Checkpoint, Delta, Doomed, NewCheckpoint, ObjectRecord, Place, Recent};
+use crate::patience::Patience;
 use crate::pool::Pool;
 use crate::segment::{Closed, OpenSegment};
 use crate::states::State;
@@ -70,6 +73,9 @@ struct Shared {
     uploads: Mutex<HashSet<ObjectId>>,
     uploaded: Condvar,
     failure: OnceLock<String>,
+    patience: Patience,
+    /// What the manifest says of its writer.
+    nonce: [u8; 16],
 }
 
 #[derive(Debug)]
@@ -96,7 +102,28 @@ pub(crate) struct Sealed {
 #[derive(Debug)]
 struct Commit {
     manifest: Manifest,
-    version: Version,
+    stored: Stored,
+}
+
+/// A manifest in a store: its bytes, and the version that they have there.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) content: Bytes,
+    pub(crate) version: Version,
+}
+
+impl Stored {
+    /// Writes `manifest` in its place.
+    pub(crate) fn replaced(
+        &self,
+        store: &dyn Store,
+        manifest: &Manifest,
+    ) -> Result<Self, ObjectsError> {
+        let content = Bytes::from(manifest.encode());
+        let version =
+            store.replace(manifest::NAME, content.clone(), &self.version, &self.content)?;
+        Ok(Self { content, version })
+    }
 }
 
 /// Why the manifest is written.
@@ -114,7 +141,7 @@ impl Writer {
     pub(crate) fn new(
         content: Arc<Content>,
         manifest: Manifest,
-        version: Version,
+        stored: Stored,
         clock: Clock,
         options: &Options,
     ) -> Self {
@@ -123,6 +150,8 @@ impl Writer {
             uploads: Mutex::default(),
             uploaded: Condvar::new(),
             failure: OnceLock::new(),
+            patience: Patience::new(options.patience),
+            nonce: manifest.writer.nonce,
         });
         let epoch = manifest.epoch;
         let first = first_number();
@@ -137,7 +166,7 @@ impl Writer {
                 sealed: Vec::new(),
                 is_closed: false,
             })),
-            commit: Mutex::new(Commit { manifest, version }),
+            commit: Mutex::new(Commit { manifest, stored }),
             clock,
             deleted: Arc::default(),
             pool: Pool::new(UPLOADING_THREADS),
@@ -148,6 +177,19 @@ impl Writer {
 
     fn store(&self) -> &dyn Store {
         &*self.shared.content.store
+    }
+
+    /// Why requests wait, if any does.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        self.shared.patience.trouble()
+    }
+
+    /// Makes a request until it succeeds, or cannot any more.
+    pub(crate) fn patiently<T>(
+        &self,
+        request: impl FnMut() -> Result<T, ObjectsError>,
+    ) -> Result<T, ObjectsError> {
+        self.shared.patiently(request)
     }
 
     pub(crate) fn write(&self, parts: &[&[u8]], start: u64) -> Result<(), ObjectsError> {
@@ -222,7 +264,7 @@ impl Writer {
         self.shared.check()?;
         let mut manifest = commit.manifest.clone();
         change(&mut manifest);
-        self.shared.recording(|| commit.replace(self.store(), manifest))
+        self.shared.recording(|| self.shared.replace(&mut commit, manifest))
     }
 
     /// The manifest in the store.
@@ -283,7 +325,7 @@ impl Writer {
                 manifest.marks.push(Mark { state, segments });
             }
             manifest.thin_out(now);
-            return commit.replace(self.store(), manifest);
+            return self.shared.replace(commit, manifest);
         }
         // States of a checkpoint have numbers of their own: what died has died before this one.
         let state = State { number: before.number + 1, time: now };
@@ -308,14 +350,11 @@ impl Writer {
             live_bytes: 0,
             died: None,
         });
-        let mut new = NewCheckpoint::after(
-            &before,
-            self.store(),
-            &changes(tail),
-            added.collect(),
-            id,
-            state.number,
-        )?;
+        let (changes, added) = (changes(tail), added.collect::<Vec<_>>());
+        let mut new = self.shared.patiently(|| {
+            let added = added.clone();
+            NewCheckpoint::after(&before, self.store(), &changes, added, id, state.number)
+        })?;
         manifest.begin_era(state);
         manifest.thin_out(state.time);
         let root = &mut new.checkpoint.root;
@@ -324,8 +363,8 @@ impl Writer {
         garbage::doom(root, &manifest, state.time);
         let new = new.finish(id);
         manifest.root = new.checkpoint.at;
-        create(self.store(), &Kind::Map.name(id), new.content.into())?;
-        commit.replace(self.store(), manifest)?;
+        self.shared.create(&Kind::Map.name(id), &new.content.into())?;
+        self.shared.replace(commit, manifest)?;
         *content.checkpoint.write() = Arc::new(new.checkpoint);
         if !tail.is_empty() {
             let _no_writer = self.open.lock();
@@ -439,15 +478,6 @@ fn changes(tail: &[TailSegment]) -> Vec<(Range<u64>, Option<crate::map::Source>)
     known.map(|(range, place)| (range, place.source())).collect()
 }
 
-/// Creates an object. If it is there, an attempt of this writer has succeeded after all: nobody
-/// else has its epoch.
-pub(crate) fn create(store: &dyn Store, name: &str, content: Bytes) -> Result<(), StoreError> {
-    match store.create(name, content) {
-        Err(error) if error.problem != Problem::Condition => Err(error),
-        _ => Ok(()),
-    }
-}
-
 impl Open {
     pub(crate) fn new_id(&mut self) -> ObjectId {
         let id = ObjectId::new(self.epoch, self.next_number);
@@ -460,6 +490,42 @@ impl Shared {
     /// Lets readers see a segment that is about to be written.
     fn expect(&self, segment: &OpenSegment) {
         self.content.unsent.write().insert(segment.id, Arc::clone(segment.content()));
+    }
+
+    /// Makes a request until it succeeds, or cannot any more.
+    fn patiently<T>(
+        &self,
+        request: impl FnMut() -> Result<T, ObjectsError>,
+    ) -> Result<T, ObjectsError> {
+        self.patience.repeat(|| self.check().and_then(|()| self.check_owner()), request)
+    }
+
+    fn create(&self, name: &str, content: &Bytes) -> Result<(), ObjectsError> {
+        self.patiently(|| Ok(self.content.store.create(name, content.clone())?))
+    }
+
+    fn replace(&self, commit: &mut Commit, manifest: Manifest) -> Result<(), ObjectsError> {
+        let store = &*self.content.store;
+        let replaced = self.patiently(|| commit.stored.replaced(store, &manifest));
+        commit.stored = replaced.map_err(|error| match error {
+            ObjectsError::Store(StoreError { problem: Problem::Condition, .. }) => {
+                self.check_owner().err().unwrap_or(error)
+            }
+            error => error,
+        })?;
+        commit.manifest = manifest;
+        Ok(())
+    }
+
+    /// Whether the manifest in the store is another writer's. While it cannot be read, it is not.
+    fn check_owner(&self) -> Result<(), ObjectsError> {
+        match read_manifest(&*self.content.store) {
+            Ok((other, _)) if other.writer.nonce != self.nonce => Err(ObjectsError::Fenced {
+                store: self.content.store.name().to_owned(),
+                by: other.writer.to_string(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn check(&self) -> Result<(), ObjectsError> {
@@ -487,9 +553,9 @@ impl Shared {
     }
 
     fn upload(&self, segment: Closed, len_bytes: &OnceLock<u64>) {
-        let (store, id) = (&*self.content.store, segment.id);
+        let id = segment.id;
         let object = segment.seal();
-        match create(store, &Kind::Segment.name(id), object.clone()) {
+        match self.create(&Kind::Segment.name(id), &object) {
             Ok(()) => {
                 let _ = len_bytes.set(object.len() as u64);
                 self.content.cache.keep(id, &object);
@@ -509,38 +575,4 @@ impl Shared {
         drop(uploads);
         self.check()
     }
-}
-
-impl Commit {
-    /// Replaces the manifest in the store. If the outcome is unclear, looks at what is there.
-    fn replace(&mut self, store: &dyn Store, manifest: Manifest) -> Result<(), ObjectsError> {
-        self.version = replace(store, &manifest, &self.version)?;
-        self.manifest = manifest;
-        Ok(())
-    }
-}
-
-/// Writes `manifest` in place of the one of `version`.
-pub(crate) fn replace(
-    store: &dyn Store,
-    manifest: &Manifest,
-    version: &Version,
-) -> Result<Version, ObjectsError> {
-    let encoded = Bytes::from(manifest.encode());
-    let error = match store.replace(manifest::NAME, encoded.clone(), version) {
-        Ok(version) => return Ok(version),
-        Err(error) => error,
-    };
-    let Ok(found) = store.get_versioned(manifest::NAME) else {
-        return Err(error.into());
-    };
-    if found.content == encoded {
-        return Ok(found.version);
-    }
-    if error.problem != Problem::Condition {
-        return Err(error.into());
-    }
-    let other = Manifest::decode(&found.content)
-        .map_err(|why| ObjectsError::damaged(store, manifest::NAME, &why))?;
-    Err(ObjectsError::Fenced { store: store.name().to_owned(), by: other.writer.to_string() })
 }

@@ -20,7 +20,7 @@ use crate::output::stdout;
 use crate::print::{Name, local_time, local_time_with_zone, write_json};
 use crate::source::Source;
 
-/// Show the health of a file system: last commit, errors, since when and why it is read-only
+/// Show the health of a file system: last commit, errors, since when and why it is read-only or waits
 ///
 /// The exit code is 1 if an error made the file system read-only, and 0 otherwise. Errors of
 /// devices are also told by `larder device stats`, which can set them to zero. What is not mounted has
@@ -57,9 +57,9 @@ impl Health {
     fn state(&self) -> anyhow::Result<(State, Vec<Counted>)> {
         let Some(directory) = mounted_at(&self.path) else {
             let (generation, devices) = of_image(&self.source, &self.path, false)?;
-            let (committed_at, made_read_only, healed_copies) = Default::default();
+            let (committed_at, made_read_only, waits, healed_copies) = Default::default();
             return Ok((
-                State { generation, committed_at, made_read_only, healed_copies },
+                State { generation, committed_at, made_read_only, waits, healed_copies },
                 devices,
             ));
         };
@@ -70,12 +70,15 @@ impl Health {
 }
 
 fn write_state(out: &mut impl Write, state: &State) -> io::Result<()> {
-    let State { generation, committed_at, made_read_only, healed_copies } = state;
+    let State { generation, committed_at, made_read_only, waits, healed_copies } = state;
     let when = committed_at.map_or_else(|| "before it was mounted".to_owned(), text_of);
     writeln!(out, "Last commit:     generation {generation}, {when}")?;
-    match made_read_only {
-        None => writeln!(out, "State:           well")?,
-        Some((since, reason)) => {
+    match (made_read_only, waits) {
+        (None, None) => writeln!(out, "State:           well")?,
+        (None, Some(reason)) => {
+            writeln!(out, "State:           waits, and loses nothing meanwhile: {reason}")?;
+        }
+        (Some((since, reason)), _) => {
             writeln!(out, "State:           read-only since {}: {reason}", text_of(*since))?;
         }
     }
@@ -119,6 +122,8 @@ struct Shown {
     committed: Option<String>,
     /// None while the file system is well.
     read_only: Option<ReadOnly>,
+    /// Why requests of a device wait, if any does.
+    waits: Option<String>,
     healed_copies: u64,
     devices: Vec<Device>,
 }
@@ -152,6 +157,7 @@ impl Shown {
             committed: state.committed_at.map(time),
             read_only: read_only
                 .map(|(since, reason)| ReadOnly { since: time(*since), reason: reason.clone() }),
+            waits: state.waits.clone(),
             healed_copies: state.healed_copies,
             devices: devices.iter().map(|(info, errors)| Device::new(info, *errors)).collect(),
         }

@@ -20,6 +20,8 @@ pub struct Health {
     pub committed_at: Option<SystemTime>,
     /// An error that made it read-only.
     pub made_read_only: Option<MadeReadOnly>,
+    /// Why requests of a device wait at this time, if any does.
+    pub waits: Option<String>,
     /// Bad copies that were overwritten with good content since it was opened.
     pub healed_copies: u64,
 }
@@ -84,6 +86,7 @@ impl Filesystem {
             generation: self.generation(),
             committed_at: self.committed_at(),
             made_read_only,
+            waits: self.volume().trouble().map(|trouble| trouble.why),
             healed_copies: self.volume().stats().healed,
         }
     }

@@ -1,5 +1,6 @@
 //! Reserving space for data before a file is changed.
 
+use larder_transaction::Error as EngineError;
 use larder_transaction::space::{Priority, SpaceKind};
 
 use crate::core::shared::Core;
@@ -92,14 +93,21 @@ impl Writer {
     }
 }
 
-/// Reserves space as [`Writer::reserve_data`] does, within the quota of a subvolume.
+/// Reserves space as [`Writer::reserve_data`] does, within the quota of a subvolume. While a device
+/// has no room, there is none for new data: it would wait in memory.
 pub(crate) fn reserve_within_quota(
     core: &Core,
     subvolume: u64,
     need: DataNeed,
 ) -> Result<DataReservation> {
+    let writer = core.writer()?;
+    let trouble = writer.manager.volume().trouble();
+    if need.data_bytes > 0 && trouble.is_some_and(|trouble| trouble.is_full) {
+        let (kind, len_bytes) = (SpaceKind::Data, need.data_bytes);
+        return Err(EngineError::NoSpace { kind, len_bytes }.into());
+    }
     let quota = reserve_quota(core, subvolume, need.data_bytes, QUOTA_BLOCKS)?;
-    Ok(DataReservation { quota, ..core.writer()?.reserve_data(need)? })
+    Ok(DataReservation { quota, ..writer.reserve_data(need)? })
 }
 
 impl InodeState {

@@ -130,19 +130,19 @@ impl<S: Store> Store for Counting<S> {
         result
     }
 
-    fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
+    fn try_create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
         self.counts.add_with_bytes(CREATES, content.len());
-        self.store.create(name, content)
+        self.store.try_create(name, content)
     }
 
-    fn replace(
+    fn try_replace(
         &self,
         name: &str,
         content: Bytes,
         version: &Version,
     ) -> Result<Version, StoreError> {
         self.counts.add_with_bytes(REPLACES, content.len());
-        self.store.replace(name, content, version)
+        self.store.try_replace(name, content, version)
     }
 
     fn delete(&self, name: &str) -> Result<(), StoreError> {
@@ -153,5 +153,9 @@ impl<S: Store> Store for Counting<S> {
     fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
         self.counts.add(LISTS);
         self.store.list(prefix)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.store.trouble()
     }
 }

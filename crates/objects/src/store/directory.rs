@@ -54,7 +54,10 @@ impl Directory {
             ErrorKind::NotFound => Problem::NotFound,
             ErrorKind::AlreadyExists => Problem::Condition,
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Problem::Denied,
-            ErrorKind::Interrupted => Problem::Temporary,
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Problem::Full,
+            ErrorKind::Interrupted | ErrorKind::TimedOut | ErrorKind::StaleNetworkFileHandle => {
+                Problem::Temporary
+            }
             _ => Problem::Other,
         };
         StoreError::new(problem, &self.name, name, error)
@@ -154,12 +157,11 @@ impl Store for Directory {
         self.read_whole(name).map_err(|error| self.failed(name, error))
     }
 
-    fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
-        self.create_file(name, &content).map_err(|error| self.failed(name, error))?;
-        Ok(version_of(&content))
+    fn try_create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
+        self.create_file(name, &content).map_err(|error| self.failed(name, error))
     }
 
-    fn replace(
+    fn try_replace(
         &self,
         name: &str,
         content: Bytes,
@@ -292,7 +294,7 @@ mod tests {
             while added < ROUNDS {
                 let found = store.get_versioned("manifest").unwrap();
                 let number = u32::from_le_bytes(found.content[..].try_into().unwrap());
-                match store.replace("manifest", content(number + 1), &found.version) {
+                match store.try_replace("manifest", content(number + 1), &found.version) {
                     Ok(_) => added += 1,
                     Err(error) => assert_eq!(error.problem, Problem::Condition, "{error}"),
                 }

@@ -11,14 +11,25 @@ pub enum Problem {
     NotFound,
     /// The condition of the request did not hold, and the store changed nothing.
     Condition,
-    /// The store does not allow it, or knows no such user.
+    /// The store does not allow it, or knows no such user. Keys may be exchanged meanwhile.
     Denied,
+    /// There is no room for it.
+    Full,
     /// The store cannot do it at all.
     Unsupported,
     /// The network, or the server for now: the same request may succeed later.
     Temporary,
-    /// Anything else, such as a full disk.
+    /// Anything else.
     Other,
+}
+
+impl Problem {
+    /// Whether the same request may succeed later, for a caller to whom the store has said yes
+    /// before: what a store refuses then, it refuses for now, or until somebody mends it. The others
+    /// are answers about the object.
+    pub(crate) fn is_passing(self) -> bool {
+        !matches!(self, Self::NotFound | Self::Condition)
+    }
 }
 
 /// A request that failed. The text never holds credentials.
@@ -41,6 +52,11 @@ impl StoreError {
     ) -> Self {
         Self { problem, object: format!("{store}/{name}"), source: source.into() }
     }
+
+    /// The same refusal, of which the condition was not the reason.
+    pub(super) fn as_passing(self) -> Self {
+        Self { problem: Problem::Temporary, ..self }
+    }
 }
 
 impl fmt::Display for StoreError {
@@ -51,7 +67,7 @@ impl fmt::Display for StoreError {
             Problem::NotFound => write!(f, "{object}: there is no such object"),
             Problem::Condition => write!(f, "{object}: somebody else created or replaced it"),
             Problem::Denied => write!(f, "{object}: access is denied: {source}"),
-            Problem::Unsupported | Problem::Temporary | Problem::Other => {
+            Problem::Full | Problem::Unsupported | Problem::Temporary | Problem::Other => {
                 write!(f, "{object}: {source}")
             }
         }

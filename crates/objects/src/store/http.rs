@@ -14,6 +14,9 @@ use object_store::client::{
 use object_store::{ClientConfigKey, ClientOptions};
 use ureq::Agent;
 
+use super::Problem;
+use super::refusal::Refusal;
+
 /// How long a request may stand still. It is repeated then.
 const STANDSTILL: Duration = Duration::from_secs(30);
 
@@ -58,6 +61,10 @@ impl HttpService for Client {
         let reply = self.0.run(request).map_err(failed)?;
         let (parts, mut body) = reply.into_parts();
         let content = read(&mut body).map_err(failed)?;
+        if Refusal::is_one(parts.status.as_u16()) {
+            let refusal = Refusal::new(parts.status.as_u16(), &content);
+            return Err(HttpError::new(HttpErrorKind::Unknown, refusal));
+        }
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(content)))
     }
 }
@@ -79,7 +86,10 @@ async fn collect(body: HttpRequestBody) -> Result<Bytes, HttpError> {
 fn failed(error: ureq::Error) -> HttpError {
     let kind = match &error {
         ureq::Error::Timeout(_) => HttpErrorKind::Timeout,
-        ureq::Error::HostNotFound | ureq::Error::ConnectionFailed => HttpErrorKind::Connect,
+        ureq::Error::HostNotFound
+        | ureq::Error::ConnectionFailed
+        | ureq::Error::Rustls(_)
+        | ureq::Error::Tls(_) => HttpErrorKind::Connect,
         ureq::Error::Io(_) => HttpErrorKind::Interrupted,
         ureq::Error::Protocol(_) => HttpErrorKind::Request,
         _ => HttpErrorKind::Unknown,
@@ -87,8 +97,27 @@ fn failed(error: ureq::Error) -> HttpError {
     HttpError::new(kind, error)
 }
 
-/// Whether the network failed, or the server for now.
-pub(super) fn is_temporary(error: &(dyn Error + 'static)) -> bool {
+/// What went wrong with a request.
+pub(super) fn problem_of(error: &object_store::Error) -> Problem {
+    let mut next: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        if let Some(refusal) = error.downcast_ref::<Refusal>() {
+            return refusal.problem();
+        }
+        next = error.source();
+    }
+    use object_store::Error as E;
+    match error {
+        E::NotFound { .. } => Problem::NotFound,
+        E::AlreadyExists { .. } | E::Precondition { .. } => Problem::Condition,
+        E::PermissionDenied { .. } | E::Unauthenticated { .. } => Problem::Denied,
+        E::NotSupported { .. } | E::NotImplemented { .. } => Problem::Unsupported,
+        _ if is_of_the_network(error) => Problem::Temporary,
+        _ => Problem::Other,
+    }
+}
+
+fn is_of_the_network(error: &(dyn Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<HttpError>() {
@@ -99,11 +128,5 @@ pub(super) fn is_temporary(error: &(dyn Error + 'static)) -> bool {
         }
         next = error.source();
     }
-    is_status_of_the_server(&error.to_string())
-}
-
-/// `object_store` says the status of a reply in its text only.
-fn is_status_of_the_server(text: &str) -> bool {
-    const FOR_NOW: [&str; 6] = ["408", "429", "500", "502", "503", "504"];
-    FOR_NOW.iter().any(|status| text.contains(&format!("status code: {status}")))
+    false
 }

@@ -25,6 +25,11 @@ pub trait Layer: Send + Sync + fmt::Debug {
         name: &str,
         call: impl Fn(&Self::Below) -> Result<T, StoreError>,
     ) -> Result<T, StoreError>;
+
+    /// Why requests wait at this time, if any does.
+    fn trouble(&self) -> Option<String> {
+        self.below().trouble()
+    }
 }
 
 /// Shares a store.
@@ -57,7 +62,20 @@ impl<L: Layer> Store for L {
         self.pass(name, |below| below.get_versioned(name))
     }
 
-    fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
+    fn try_create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
+        self.pass(name, |below| below.try_create(name, content.clone()))
+    }
+
+    fn try_replace(
+        &self,
+        name: &str,
+        content: Bytes,
+        version: &Version,
+    ) -> Result<Version, StoreError> {
+        self.pass(name, |below| below.try_replace(name, content.clone(), version))
+    }
+
+    fn create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
         self.pass(name, |below| below.create(name, content.clone()))
     }
 
@@ -66,8 +84,9 @@ impl<L: Layer> Store for L {
         name: &str,
         content: Bytes,
         version: &Version,
+        before: &[u8],
     ) -> Result<Version, StoreError> {
-        self.pass(name, |below| below.replace(name, content.clone(), version))
+        self.pass(name, |below| below.replace(name, content.clone(), version, before))
     }
 
     fn delete(&self, name: &str) -> Result<(), StoreError> {
@@ -76,5 +95,9 @@ impl<L: Layer> Store for L {
 
     fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
         self.pass(prefix, |below| below.list(prefix))
+    }
+
+    fn trouble(&self) -> Option<String> {
+        Layer::trouble(self)
     }
 }

@@ -9,6 +9,8 @@ mod error;
 mod http;
 mod layer;
 #[cfg(feature = "remote")]
+mod refusal;
+#[cfg(feature = "remote")]
 mod remote;
 mod retry;
 
@@ -74,22 +76,86 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// [`Problem::NotFound`].
     fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError>;
 
-    /// Creates an object that does not exist yet.
+    /// Asks for an object to be created. Callers use [`create`](Self::create).
     ///
     /// # Errors
-    /// [`Problem::Condition`] if it exists.
-    fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError>;
+    /// [`Problem::Condition`] if it exists, if the store says so without reason, or if an earlier
+    /// attempt created it.
+    fn try_create(&self, name: &str, content: Bytes) -> Result<(), StoreError>;
 
-    /// Replaces an object whose version is still `version`.
+    /// Asks for an object to be replaced if its version is still `version`. Callers use
+    /// [`replace`](Self::replace).
     ///
     /// # Errors
-    /// [`Problem::Condition`] if its version is another.
-    fn replace(&self, name: &str, content: Bytes, version: &Version)
-    -> Result<Version, StoreError>;
+    /// [`Problem::Condition`] if its version is another, if the store says so without reason, or if
+    /// an earlier attempt replaced it.
+    fn try_replace(
+        &self,
+        name: &str,
+        content: Bytes,
+        version: &Version,
+    ) -> Result<Version, StoreError>;
+
+    /// Creates an object, unless it is there with this content.
+    ///
+    /// # Errors
+    /// [`Problem::Condition`] if it is there with another content. [`Problem::Temporary`] if the
+    /// store says that it is there, and it is not.
+    fn create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
+        let refused = match self.try_create(name, content.clone()) {
+            Err(error) if error.problem == Problem::Condition => error,
+            result => return result,
+        };
+        match self.get_versioned(name) {
+            Ok(found) if found.content == content => Ok(()),
+            Ok(_) => Err(refused),
+            Err(error) if error.problem == Problem::NotFound => Err(refused.as_passing()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Replaces an object that still has the version `version` and the content `before`, unless it
+    /// has the content `content` already. Returns its version.
+    ///
+    /// # Errors
+    /// [`Problem::Condition`] if it has a third content. [`Problem::Temporary`] if the store says
+    /// that it was replaced, and it was not.
+    fn replace(
+        &self,
+        name: &str,
+        content: Bytes,
+        version: &Version,
+        before: &[u8],
+    ) -> Result<Version, StoreError> {
+        let mut version = version.clone();
+        loop {
+            let refused = match self.try_replace(name, content.clone(), &version) {
+                Err(error) if error.problem == Problem::Condition => error,
+                result => return result,
+            };
+            let found = self.get_versioned(name)?;
+            if found.content == content {
+                return Ok(found.version);
+            }
+            if found.content != before {
+                return Err(refused);
+            }
+            if found.version == version {
+                return Err(refused.as_passing());
+            }
+            // The reply to an earlier replacement gave a wrong one.
+            version = found.version;
+        }
+    }
 
     /// Deletes an object, which may be gone already.
     fn delete(&self, name: &str) -> Result<(), StoreError>;
 
     /// The objects whose names begin with the parts of `prefix`, in any order.
     fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError>;
+
+    /// Why requests wait at this time, if any does.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 }

@@ -16,10 +16,11 @@ use object_store::{
     BackoffConfig, GetOptions, GetRange, ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutMode,
     PutOptions, PutPayload, RetryConfig, UpdateVersion,
 };
+use parking_lot::RwLock;
 use url::Url;
 
 use super::aws_files;
-use super::http::{Connector, is_temporary};
+use super::http::{Connector, problem_of};
 use super::{Listed, Problem, Store, StoreError, Version, Versioned};
 use crate::error::ObjectsError;
 
@@ -29,7 +30,9 @@ use crate::error::ObjectsError;
 /// each service use. TLS is on unless `AWS_ALLOW_HTTP` or its like is set.
 #[derive(Debug)]
 pub struct Remote {
-    store: Arc<dyn ObjectStore>,
+    /// It knows the keys as they were when it was built.
+    store: RwLock<Arc<dyn ObjectStore>>,
+    url: Url,
     prefix: Path,
     name: String,
     /// Cleared when it turns out that a web server sends whole objects only.
@@ -48,7 +51,8 @@ impl Remote {
         };
         let (scheme, prefix) = ObjectStoreScheme::parse(url).map_err(|error| refused(&error))?;
         Ok(Self {
-            store: build(&scheme, url).map_err(|error| refused(&error))?,
+            store: RwLock::new(build(&scheme, url).map_err(|error| refused(&error))?),
+            url: url.clone(),
             // Over HTTP a store begins where the URL leads to.
             prefix: if is_http(url) { Path::default() } else { prefix },
             name: shown(url),
@@ -60,24 +64,46 @@ impl Remote {
         name.split('/').fold(self.prefix.clone(), Path::join)
     }
 
-    fn failed(&self, name: &str, error: object_store::Error) -> StoreError {
-        use object_store::Error;
-        let problem = match &error {
-            Error::NotFound { .. } => Problem::NotFound,
-            Error::AlreadyExists { .. } | Error::Precondition { .. } => Problem::Condition,
-            Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => Problem::Denied,
-            Error::NotSupported { .. } | Error::NotImplemented { .. } => Problem::Unsupported,
-            _ if is_temporary(&error) => Problem::Temporary,
-            _ => Problem::Other,
+    /// Makes a request. If the store refuses the keys, reads them again, and makes it once more.
+    fn request<T>(
+        &self,
+        name: &str,
+        request: impl Fn(&dyn ObjectStore) -> object_store::Result<T>,
+    ) -> Result<T, StoreError> {
+        let failed = |error: object_store::Error| {
+            StoreError::new(problem_of(&error), &self.name, name, error)
         };
-        StoreError::new(problem, &self.name, name, error)
+        let store = Arc::clone(&*self.store.read());
+        let error = match request(&*store).map_err(failed) {
+            Err(error) if error.problem == Problem::Denied => error,
+            result => return result,
+        };
+        let Ok((scheme, _)) = ObjectStoreScheme::parse(&self.url) else { return Err(error) };
+        let Ok(store) = build(&scheme, &self.url) else { return Err(error) };
+        *self.store.write() = Arc::clone(&store);
+        request(&*store).map_err(failed)
+    }
+
+    /// As [`request`](Self::request), for one without a condition: a store that speaks of one means
+    /// that it is busy.
+    fn ask<T>(
+        &self,
+        name: &str,
+        request: impl Fn(&dyn ObjectStore) -> object_store::Result<T>,
+    ) -> Result<T, StoreError> {
+        self.request(name, request).map_err(|error| match error.problem {
+            Problem::Condition => error.as_passing(),
+            _ => error,
+        })
     }
 
     fn part(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-        let options = GetOptions { range: Some(GetRange::Bounded(range)), ..GetOptions::default() };
+        let range = Some(GetRange::Bounded(range));
         let path = self.path(name);
-        let get = async { self.store.get_opts(&path, options).await?.bytes().await };
-        block_on(get).map_err(|error| self.failed(name, error))
+        self.ask(name, |store| {
+            let options = GetOptions { range: range.clone(), ..GetOptions::default() };
+            block_on(async { store.get_opts(&path, options).await?.bytes().await })
+        })
     }
 
     fn part_of_whole(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
@@ -90,12 +116,20 @@ impl Remote {
     }
 
     fn put(&self, name: &str, content: Bytes, mode: PutMode) -> Result<Version, StoreError> {
-        let options = PutOptions { mode, ..PutOptions::default() };
         let payload = PutPayload::from_bytes(content);
         let path = self.path(name);
-        let put = self.store.put_opts(&path, payload, options);
-        let result = block_on(put).map_err(|error| self.failed(name, error))?;
-        Ok(version_of(result.e_tag, result.version))
+        let put = |store: &dyn ObjectStore| {
+            let options = PutOptions { mode: mode.clone(), ..PutOptions::default() };
+            block_on(store.put_opts(&path, payload.clone(), options))
+        };
+        match self.request(name, put) {
+            Ok(result) => Ok(version_of(result.e_tag, result.version)),
+            // It is the bucket that is missing.
+            Err(error) if error.problem == Problem::NotFound => {
+                Err(StoreError { problem: Problem::Other, ..error })
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -107,7 +141,7 @@ impl Store for Remote {
     fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
         if self.sends_parts.load(Ordering::Relaxed) {
             match self.part(name, range.clone()) {
-                Err(error) if error.problem == Problem::Unsupported => {
+                Err(error) if error.problem == Problem::Unsupported && is_http(&self.url) => {
                     self.sends_parts.store(false, Ordering::Relaxed);
                 }
                 result => return result,
@@ -118,20 +152,20 @@ impl Store for Remote {
 
     fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
         let path = self.path(name);
-        let get = async {
-            let result = self.store.get(&path).await?;
+        let get = async |store: &dyn ObjectStore| {
+            let result = store.get(&path).await?;
             let version = version_of(result.meta.e_tag.clone(), result.meta.version.clone());
             let modified = result.meta.last_modified.timestamp().max(0) as u64;
             Ok(Versioned { content: result.bytes().await?, version, modified })
         };
-        block_on(get).map_err(|error| self.failed(name, error))
+        self.ask(name, |store| block_on(get(store)))
     }
 
-    fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
-        self.put(name, content, PutMode::Create)
+    fn try_create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
+        self.put(name, content, PutMode::Create).map(drop)
     }
 
-    fn replace(
+    fn try_replace(
         &self,
         name: &str,
         content: Bytes,
@@ -144,16 +178,18 @@ impl Store for Remote {
     }
 
     fn delete(&self, name: &str) -> Result<(), StoreError> {
-        match block_on(self.store.delete(&self.path(name))) {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(self.failed(name, error)),
+        let path = self.path(name);
+        match self.ask(name, |store| block_on(store.delete(&path))) {
+            Err(error) if error.problem != Problem::NotFound => Err(error),
+            _ => Ok(()),
         }
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
         let below = self.path(prefix);
-        let listing = self.store.list(Some(&below)).try_collect::<Vec<_>>();
-        let found = block_on(listing).map_err(|error| self.failed(prefix, error))?;
+        let list =
+            |store: &dyn ObjectStore| block_on(store.list(Some(&below)).try_collect::<Vec<_>>());
+        let found = self.ask(prefix, list)?;
         let name = |object: object_store::ObjectMeta| {
             let parts: Vec<_> = object.location.prefix_match(&self.prefix)?.collect();
             let names: Vec<_> = parts.iter().map(AsRef::as_ref).collect();

@@ -29,7 +29,7 @@ const LOST_PAUSE: Duration = Duration::from_secs(5);
 /// fails for good, or the time is up.
 ///
 /// A repeated request with a condition may fail because the first attempt succeeded and its reply
-/// was lost. Callers of [`Store::create`] and [`Store::replace`] look at what is there then.
+/// was lost: [`Store::create`] and [`Store::replace`] look at what is there then.
 #[derive(Debug)]
 pub struct Retrying<S> {
     store: S,
@@ -39,6 +39,8 @@ pub struct Retrying<S> {
     is_told: AtomicBool,
     /// When the last request to a lost store failed.
     lost: Mutex<Option<Instant>>,
+    /// The last error, until the store answers.
+    trouble: Mutex<Option<String>>,
 }
 
 impl<S: Store> Retrying<S> {
@@ -51,6 +53,7 @@ impl<S: Store> Retrying<S> {
             has_answered: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
             lost: Mutex::default(),
+            trouble: Mutex::default(),
         }
     }
 
@@ -82,6 +85,7 @@ impl<S: Store> Retrying<S> {
                     return result;
                 }
             };
+            *self.trouble.lock() = Some(error.to_string());
             let left = patience.saturating_sub(started.elapsed());
             if left.is_zero() {
                 self.set_lost(Some(Instant::now()));
@@ -97,6 +101,7 @@ impl<S: Store> Retrying<S> {
 
     fn note_answer(&self) {
         self.has_answered.store(true, Ordering::Relaxed);
+        *self.trouble.lock() = None;
         if self.lost().is_some() {
             self.set_lost(None);
         }
@@ -133,6 +138,10 @@ impl<S: Store> Layer for Retrying<S> {
         call: impl Fn(&S) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         self.repeat(name, || call(&self.store))
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.trouble.lock().clone()
     }
 }
 

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::part::Checksum;
 use crate::codec::{Decoder, Encoder, Malformed};
 use crate::error::ObjectsError;
-use crate::store::{Problem, Store, Version};
+use crate::store::{Problem, Store, Versioned};
 
 /// The catalogue's name.
 pub(super) const NAME: &str = "catalogue";
@@ -297,11 +297,11 @@ impl Catalogue {
             || self.unfinished.iter().any(|unfinished| unfinished.id == id)
     }
 
-    fn read(store: &dyn Store) -> Result<Option<(Self, Version)>, ObjectsError> {
+    fn read(store: &dyn Store) -> Result<Option<(Self, Versioned)>, ObjectsError> {
         match store.get_versioned(NAME) {
             Ok(found) => {
                 let damaged = |why| ObjectsError::damaged(store, NAME, &why);
-                Ok(Some((Self::decode(&found.content).map_err(damaged)?, found.version)))
+                Ok(Some((Self::decode(&found.content).map_err(damaged)?, found)))
             }
             Err(error) if error.problem == Problem::NotFound => Ok(None),
             Err(error) => Err(error.into()),
@@ -317,10 +317,8 @@ impl Catalogue {
     ) -> Result<(Self, T), ObjectsError> {
         let mut attempts = 0;
         loop {
-            let (before, version) = match Self::read(store)? {
-                Some((catalogue, version)) => (catalogue, Some(version)),
-                None => (Self::default(), None),
-            };
+            let found = Self::read(store)?;
+            let before = found.as_ref().map(|(it, _)| it.clone()).unwrap_or_default();
             let mut after = before.clone();
             let result = change(&mut after)?;
             if after == before {
@@ -328,13 +326,15 @@ impl Catalogue {
             }
             after.number += 1;
             let content = Bytes::from(after.encode());
-            let put = match &version {
-                Some(version) => store.replace(NAME, content, version),
+            let put = match &found {
+                Some((_, found)) => {
+                    store.replace(NAME, content, &found.version, &found.content).map(drop)
+                }
                 None => store.create(NAME, content),
             };
             attempts += 1;
             match put {
-                Ok(_) => return Ok((after, result)),
+                Ok(()) => return Ok((after, result)),
                 Err(error) if error.problem == Problem::Condition && attempts < MOST_ATTEMPTS => {}
                 Err(error) => return Err(error.into()),
             }

@@ -15,7 +15,7 @@ use super::part::{Checksum, Index, IndexName, Part};
 use crate::clock::Clock;
 use crate::error::ObjectsError;
 use crate::probe;
-use crate::store::{Problem, Store};
+use crate::store::Store;
 
 /// So often a sender says that it is at work.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(60 * 60);
@@ -130,7 +130,7 @@ impl Upload {
         };
         if !index.is_empty() {
             let name = IndexName { stream: stream.id, checksum: stream.index }.name();
-            create(&*self.store, &name, index)?;
+            self.store.create(&name, index)?;
         }
         let (_, in_catalogue) =
             Catalogue::change(&*self.store, |catalogue| self.publish(catalogue, &stream))?;
@@ -262,26 +262,14 @@ fn send(
     match there.get(&part) {
         Some(found) if *found == len_bytes => sent.found_bytes = len_bytes,
         Some(_) => mend(store, &part.name(), content)?,
-        None => create(store, &part.name(), content)?,
+        None => store.create(&part.name(), content)?,
     }
     Ok(sent)
 }
 
-/// Creates an object whose name has the checksum of its content. If it exists, it is the right one:
-/// an earlier request made it, or another sender of the same stream.
-fn create(store: &dyn Store, name: &str, content: Bytes) -> Result<(), ObjectsError> {
-    match store.create(name, content) {
-        Err(error) if error.problem != Problem::Condition => Err(error.into()),
-        _ => Ok(()),
-    }
-}
-
 /// Gives a damaged part its content. A deletion before a new creation could arrive after it.
 fn mend(store: &dyn Store, name: &str, content: Bytes) -> Result<(), ObjectsError> {
-    let version = store.get_versioned(name)?.version;
-    match store.replace(name, content, &version) {
-        // A lost request of this sender has mended it, or another sender has.
-        Err(error) if error.problem != Problem::Condition => Err(error.into()),
-        _ => Ok(()),
-    }
+    let found = store.get_versioned(name)?;
+    store.replace(name, content, &found.version, &found.content)?;
+    Ok(())
 }

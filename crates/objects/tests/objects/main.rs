@@ -3,5 +3,6 @@
 mod cache;
 mod histories;
 mod lost_replies;
+mod refusals;
 mod streams;
 mod support;

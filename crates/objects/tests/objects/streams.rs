@@ -153,7 +153,8 @@ fn a_send_is_resumed_wherever_it_was_cut() {
         // The probe, the catalogue, the index, and the parts that were missing.
         let requests = counting.requests();
         assert!(requests.creates <= 2 + 1 + 1 + 13 - there, "{requests:?}");
-        assert!(requests.gets <= 4, "no part is read: {requests:?}");
+        // An index that is there is compared.
+        assert!(requests.gets <= 5, "no part is read: {requests:?}");
     }
 }
 

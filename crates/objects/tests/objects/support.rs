@@ -57,7 +57,17 @@ struct Objects {
     now: u64,
 }
 
-fn error(problem: Problem, name: &str) -> StoreError {
+/// What servers say.
+pub(crate) const REFUSALS: [Problem; 6] = [
+    Problem::Condition,
+    Problem::Denied,
+    Problem::Full,
+    Problem::Other,
+    Problem::Temporary,
+    Problem::Unsupported,
+];
+
+pub(crate) fn error(problem: Problem, name: &str) -> StoreError {
     StoreError { problem, object: name.to_owned(), source: format!("{problem:?}").into() }
 }
 
@@ -133,21 +143,21 @@ impl Store for MemoryStore {
         Ok(found.clone())
     }
 
-    fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
+    fn try_create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
         if let Some(directory) = self.directory() {
-            return directory.create(name, content);
+            return directory.try_create(name, content);
         }
-        self.put(name, content, |version| version.is_none())
+        self.put(name, content, |version| version.is_none()).map(drop)
     }
 
-    fn replace(
+    fn try_replace(
         &self,
         name: &str,
         content: Bytes,
         version: &Version,
     ) -> Result<Version, StoreError> {
         if let Some(directory) = self.directory() {
-            return directory.replace(name, content, version);
+            return directory.try_replace(name, content, version);
         }
         self.put(name, content, |now| now == Some(version))
     }
@@ -186,9 +196,9 @@ enum Request {
 impl Request {
     fn arrive(self, store: &MemoryStore) -> Result<Option<Version>, StoreError> {
         match self {
-            Self::Create(name, content) => store.create(&name, content).map(Some),
+            Self::Create(name, content) => store.try_create(&name, content).map(|()| None),
             Self::Replace(name, content, version) => {
-                store.replace(&name, content, &version).map(Some)
+                store.try_replace(&name, content, &version).map(Some)
             }
             Self::Delete(name) => store.delete(&name).map(|()| None),
         }
@@ -249,9 +259,16 @@ impl Network {
         if !state.rng.random_bool(trouble) {
             return request.arrive(&self.store);
         }
-        match state.rng.random_range(0..4) {
+        match state.rng.random_range(0..6) {
             // The request is lost.
             0 => lost(),
+            // The server refuses it, whatever it may mean by that.
+            4 => Err(error(REFUSALS[state.rng.random_range(0..REFUSALS.len())], name)),
+            // The server does it, and says that it has not.
+            5 => {
+                let _ = request.arrive(&self.store);
+                Err(error(REFUSALS[state.rng.random_range(0..REFUSALS.len())], name))
+            }
             // The reply is lost.
             1 => {
                 let _ = request.arrive(&self.store);
@@ -310,12 +327,11 @@ impl Store for Network {
         self.read(name, |store| store.get_versioned(name))
     }
 
-    fn create(&self, name: &str, content: Bytes) -> Result<Version, StoreError> {
-        let version = self.change(name, Request::Create(name.to_owned(), content))?;
-        Ok(version.expect("a creation gives a version"))
+    fn try_create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
+        self.change(name, Request::Create(name.to_owned(), content)).map(drop)
     }
 
-    fn replace(
+    fn try_replace(
         &self,
         name: &str,
         content: Bytes,

@@ -10,7 +10,7 @@ mod superblock;
 
 use std::io::IoSlice;
 
-use larder_device::DeviceError;
+use larder_device::{DeviceError, Trouble};
 use larder_format::superblock::OFFSETS;
 use larder_format::{Logical, Physical, Superblock};
 
@@ -125,6 +125,11 @@ impl Volume {
     /// the first. With several devices, what one leads to may be on others.
     fn flushes_in_one_step(&self) -> bool {
         matches!(self.devices(), [device] if device.flushes_in_one_step())
+    }
+
+    /// Why requests of a device wait at this time, if those of any do.
+    pub fn trouble(&self) -> Option<Trouble> {
+        self.devices().iter().find_map(|device| device.device()?.trouble())
     }
 
     /// Whether a device wants to learn what space commits free.

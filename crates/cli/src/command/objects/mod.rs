@@ -31,8 +31,9 @@ const DELETE_AFTER: u64 = 60 * 60;
 /// AWS_ALLOW_HTTP; GOOGLE_…; AZURE_…. For S3 also from ~/.aws/credentials and ~/.aws/config.
 ///
 /// LARDER_CACHE and LARDER_CACHE_SIZE (4G) say where and how much of what was fetched is kept on this
-/// machine, and LARDER_PATIENCE (5m) how long requests that fail for now are repeated. --stats before
-/// the command tells how many requests it made.
+/// machine, and LARDER_PATIENCE (5m; for ever for what is written and only in memory) how long
+/// requests that fail for now are repeated. --stats before the command tells how many requests it
+/// made.
 #[derive(Debug, Subcommand)]
 #[command(verbatim_doc_comment)]
 pub enum Objects {

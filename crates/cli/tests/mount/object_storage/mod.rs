@@ -167,40 +167,86 @@ fn a_server_that_is_gone_is_waited_for_once() {
     assert_eq!(said.matches("trying again for").count(), 1, "{said}");
 }
 
-/// A server that refuses changes for good: the mount says so and becomes read-only, and the last
-/// state is what was synced.
-fn assert_ends_writing(refusal: &'static str, said: &str) {
+/// A server that refuses changes until somebody mends it: the mount says so, waits, and loses
+/// nothing. `meanwhile` gets the mount while it waits.
+fn assert_waits(refusal: &'static str, said: &str, meanwhile: impl FnOnce(&Mounted)) {
     let bucket = Bucket::in_memory();
     let url = bucket.url("pantry");
     let mut mounted = mounted(&bucket, "pantry");
-    write_and_sync(&mounted.join("kept"), b"kept").unwrap();
+    write_and_sync(&mounted.join("before"), b"before").unwrap();
     bucket.set(Weather { refusal: Some(refusal), ..Weather::default() });
+    let path = mounted.join("during");
+    let writer = thread::spawn(move || write_and_sync(&path, b"during"));
+    let health = || {
+        let output = bucket.larder().arg("health").arg(mounted.path()).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    wait_until("health has it", || health().contains("waits"));
+    let told = health();
+    assert!(told.contains(said) && told.contains("s3://photos/pantry"), "{told}");
+    let json = succeed(bucket.larder().args(["--format", "json", "health"]).arg(mounted.path()));
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert!(json["health"]["waits"].as_str().unwrap().contains(said), "{json}");
+    meanwhile(&mounted);
+    assert!(!writer.is_finished());
+    bucket.set(Weather::default());
+    writer.join().unwrap().unwrap();
+    assert!(health().contains("well"), "{}", health());
+    let log = fs::read_to_string(mounted.log()).unwrap();
+    assert!(log.contains(said) && !log.contains("secret"), "{log}");
+    write_and_sync(&mounted.join("after"), b"after").unwrap();
+    mounted.unmount();
+    succeed(bucket.larder().args(["check", &url]));
+    mounted.serve(&[]);
+    assert_eq!(
+        mounted.shell("ls && cat before during after"),
+        "after\nbefore\nduring\nbeforeduringafter"
+    );
+    mounted.unmount();
+}
+
+#[test]
+fn keys_that_become_wrong_are_waited_for() {
+    assert_waits("403 Forbidden", "access is denied", |_| ());
+}
+
+#[test]
+fn a_refusal_of_another_kind_is_waited_for() {
+    assert_waits("418 Teapot", "status 418", |_| ());
+}
+
+#[test]
+fn a_full_bucket_is_a_full_file_system_until_it_has_room() {
+    assert_waits("507 Insufficient Storage", "507", |mounted| {
+        let error = fs::write(mounted.join("more"), vec![7; 1 << 20]).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(28), "{error}");
+        fs::remove_file(mounted.join("more")).unwrap();
+    });
+}
+
+/// The user wants no program to wait for long.
+#[test]
+fn a_mount_without_patience_becomes_read_only() {
+    let bucket = Bucket::in_memory();
+    let url = bucket.url("pantry");
+    let mut environment = bucket.environment();
+    environment.push(("LARDER_PATIENCE", "1s".to_owned()));
+    let mut mounted = Mounted::at(url.clone(), environment);
+    mounted.serve(&["--create", "16G"]);
+    write_and_sync(&mounted.join("kept"), b"kept").unwrap();
+    bucket.set(Weather { refusal: Some("403 Forbidden"), ..Weather::default() });
     let error = write_and_sync(&mounted.join("lost"), b"lost").unwrap_err();
     assert!(matches!(error.raw_os_error(), Some(5 | 30)), "{error}");
     let error = File::create(mounted.join("later")).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(30), "{error}");
     assert_eq!(mounted.shell("cat kept"), "kept");
-    let log = || fs::read_to_string(mounted.log()).unwrap();
-    wait_until("the log has it", || log().contains(said) && log().contains("s3://photos/pantry"));
-    assert!(!log().contains("secret"), "{}", log());
     let _ = bucket.larder().arg("umount").arg(mounted.path()).output();
     mounted.kill();
     bucket.set(Weather::default());
     succeed(bucket.larder().args(["check", &url]));
     mounted.serve(&[]);
     assert_eq!(mounted.shell("ls && cat kept"), "kept\nkept");
-    write_and_sync(&mounted.join("more"), b"more").unwrap();
     mounted.unmount();
-}
-
-#[test]
-fn keys_that_become_wrong_end_writing() {
-    assert_ends_writing("403 Forbidden", "access is denied");
-}
-
-#[test]
-fn a_full_bucket_ends_writing() {
-    assert_ends_writing("507 Insufficient Storage", "507");
 }
 
 /// Streams are sent and received in bad weather, and a sender that Ctrl-C ended goes on.

@@ -35,7 +35,8 @@ pub(super) fn health(ioctl: &mut Ioctl<'_>) -> Outcome {
     let health = ioctl.server.health();
     let made_read_only = health.made_read_only;
     let since = made_read_only.as_ref().map(|made| made.since);
-    let reason = made_read_only.map(|made| made.reason).unwrap_or_default();
+    // A reason without a time is why requests wait.
+    let reason = made_read_only.map(|made| made.reason).or(health.waits).unwrap_or_default();
     let most = REASON_BYTES.min(reason.len());
     let reason_len = (0..=most).rev().find(|at| reason.is_char_boundary(*at)).unwrap_or(0);
     let mut args = HealthArgs {

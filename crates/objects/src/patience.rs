@@ -1,0 +1,160 @@
+//! A writer's patience: memory has what it has written, so it repeats requests as long as they may
+//! succeed and the device is its own.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use larder_device::Trouble;
+use parking_lot::Mutex;
+
+use crate::error::ObjectsError;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Repeats requests, and knows why those of all threads wait that do.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    /// For ever, if there is none.
+    most: Option<Duration>,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    requests: usize,
+    /// Of the last one that failed.
+    last: Option<Trouble>,
+}
+
+impl Patience {
+    /// Repeats each request for up to `most`; for ever, if there is none.
+    pub(crate) fn new(most: Option<Duration>) -> Self {
+        Self { most, waiting: Mutex::default() }
+    }
+
+    /// Why requests wait, if any does.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        self.waiting.lock().last.clone()
+    }
+
+    /// Makes a request until it succeeds, fails for good, or the time is over. Between two attempts
+    /// `go_on` may end it.
+    pub(crate) fn repeat<T>(
+        &self,
+        go_on: impl Fn() -> Result<(), ObjectsError>,
+        mut request: impl FnMut() -> Result<T, ObjectsError>,
+    ) -> Result<T, ObjectsError> {
+        let error = match request() {
+            Err(error) if error.is_passing() => error,
+            result => return result,
+        };
+        if self.most == Some(Duration::ZERO) {
+            return Err(error);
+        }
+        self.begin_to_wait(&error);
+        let result = self.go_on(go_on, request, error);
+        let mut waiting = self.waiting.lock();
+        waiting.requests -= 1;
+        if waiting.requests == 0 {
+            waiting.last = None;
+        }
+        result
+    }
+
+    fn go_on<T>(
+        &self,
+        go_on: impl Fn() -> Result<(), ObjectsError>,
+        mut request: impl FnMut() -> Result<T, ObjectsError>,
+        mut error: ObjectsError,
+    ) -> Result<T, ObjectsError> {
+        let (began, mut pause) = (Instant::now(), FIRST_PAUSE);
+        loop {
+            let left = self.most.map_or(pause, |most| most.saturating_sub(began.elapsed()));
+            if left.is_zero() {
+                return Err(error);
+            }
+            thread::sleep(pause.min(left));
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            go_on()?;
+            error = match request() {
+                Err(error) if error.is_passing() => error,
+                result => return result,
+            };
+            self.waiting.lock().last = Some(trouble(&error));
+        }
+    }
+
+    fn begin_to_wait(&self, error: &ObjectsError) {
+        let mut waiting = self.waiting.lock();
+        if waiting.requests == 0 {
+            tracing::warn!("{error}; what was written waits in memory, and is sent again");
+        }
+        waiting.requests += 1;
+        waiting.last = Some(trouble(error));
+    }
+}
+
+fn trouble(error: &ObjectsError) -> Trouble {
+    Trouble { why: error.to_string(), is_full: error.is_full() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::store::{Problem, StoreError};
+
+    fn fail(problem: Problem) -> Result<(), ObjectsError> {
+        Err(StoreError::new(problem, "store", "object", "no").into())
+    }
+
+    #[test]
+    fn what_may_succeed_later_is_repeated_and_told_meanwhile() {
+        let patience = Patience::new(None);
+        for problem in [Problem::Temporary, Problem::Denied, Problem::Full, Problem::Other] {
+            let attempts = Cell::new(0);
+            let request = || {
+                attempts.set(attempts.get() + 1);
+                if attempts.get() < 4 { fail(problem) } else { Ok(()) }
+            };
+            let go_on = || {
+                let trouble = patience.trouble().unwrap();
+                assert!(trouble.why.contains("no"), "{trouble:?}");
+                assert_eq!(trouble.is_full, problem == Problem::Full);
+                Ok(())
+            };
+            patience.repeat(go_on, request).unwrap();
+            assert_eq!((attempts.get(), patience.trouble()), (4, None));
+        }
+    }
+
+    #[test]
+    fn answers_are_final_and_a_device_that_is_lost_ends_it() {
+        let patience = Patience::new(None);
+        for problem in [Problem::NotFound, Problem::Condition] {
+            let attempts = Cell::new(0);
+            let request = || {
+                attempts.set(attempts.get() + 1);
+                fail(problem)
+            };
+            assert!(patience.repeat(|| Ok(()), request).is_err());
+            assert_eq!(attempts.get(), 1);
+        }
+        let fenced = || Err(ObjectsError::Failed { why: "another".to_owned() });
+        let result = patience.repeat(fenced, || fail(Problem::Temporary));
+        assert!(matches!(result, Err(ObjectsError::Failed { .. })), "{result:?}");
+        assert_eq!(patience.trouble(), None);
+    }
+
+    #[test]
+    fn patience_has_an_end_if_the_user_wants_one() {
+        for most in [Duration::ZERO, Duration::from_millis(100)] {
+            let patience = Patience::new(Some(most));
+            assert!(patience.repeat(|| Ok(()), || fail(Problem::Denied)).is_err());
+            assert_eq!(patience.trouble(), None);
+        }
+    }
+}

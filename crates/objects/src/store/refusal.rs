@@ -1,0 +1,134 @@
+//! What the reply of a server means that refuses a request.
+
+use std::fmt;
+
+use super::Problem;
+
+/// Codes of refusals that go away by themselves, whatever the status.
+const FOR_NOW: [&str; 18] = [
+    "BadDigest",
+    "IncompleteBody",
+    "InternalError",
+    "OperationTimedOut",
+    "RequestExpired",
+    "RequestLimitExceeded",
+    "RequestThrottled",
+    "RequestThrottledException",
+    "RequestTimeTooSkewed",
+    "RequestTimeout",
+    "RequestTimeoutException",
+    "ServerBusy",
+    "ServiceUnavailable",
+    "SlowDown",
+    "Throttling",
+    "ThrottlingException",
+    "TooManyRequests",
+    "XAmzContentSHA256Mismatch",
+];
+
+/// Codes that speak of the keys, with statuses that do not.
+const OF_KEYS: [&str; 4] =
+    ["ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired"];
+
+/// Parts of codes that say that there is no room.
+const OF_ROOM: [&str; 5] =
+    ["InsufficientStorage", "NotEnoughSpace", "OutOfSpace", "Quota", "StorageFull"];
+
+/// The longest text of a server that an error repeats.
+const MOST_TEXT: usize = 500;
+
+/// A reply of a server that refuses a request.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    status: u16,
+    code: String,
+    text: String,
+}
+
+impl Refusal {
+    pub(super) fn new(status: u16, body: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(body);
+        let code = text.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>"));
+        let code = code.map(|(code, _)| code.trim().to_owned()).unwrap_or_default();
+        Self { status, code, text: text.chars().take(MOST_TEXT).collect() }
+    }
+
+    /// Whether a reply of this status has no other meaning for the caller.
+    pub(super) fn is_one(status: u16) -> bool {
+        status >= 400 && status != 404 && status != 412
+    }
+
+    pub(super) fn problem(&self) -> Problem {
+        let code = self.code.as_str();
+        match self.status {
+            507 => Problem::Full,
+            _ if OF_ROOM.iter().any(|part| code.contains(part)) => Problem::Full,
+            _ if FOR_NOW.contains(&code) => Problem::Temporary,
+            _ if OF_KEYS.contains(&code) => Problem::Denied,
+            401 | 403 => Problem::Denied,
+            // Some servers say so although nothing is there: callers look.
+            409 => Problem::Condition,
+            405 | 501 | 505 => Problem::Unsupported,
+            408 | 425 | 429 | 500.. => Problem::Temporary,
+            _ => Problem::Other,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { status, code, text } = self;
+        let said = if code.is_empty() { text } else { code };
+        write!(f, "the server answered with status {status}: {said}")
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(status: u16, code: &str) -> Problem {
+        let body = format!("<?xml version='1.0'?><Error><Code>{code}</Code></Error>");
+        Refusal::new(status, body.as_bytes()).problem()
+    }
+
+    #[test]
+    fn replies_mean_what_servers_say() {
+        for (status, code) in [
+            (400, "RequestTimeout"),
+            (400, "IncompleteBody"),
+            (400, "BadDigest"),
+            (403, "RequestTimeTooSkewed"),
+            (408, ""),
+            (429, ""),
+            (500, "InternalError"),
+            (503, "SlowDown"),
+            (520, ""),
+            (524, ""),
+        ] {
+            assert_eq!(problem(status, code), Problem::Temporary, "{status} {code}");
+        }
+        for (status, code) in [(400, "ExpiredToken"), (401, ""), (403, "AccessDenied")] {
+            assert_eq!(problem(status, code), Problem::Denied, "{status} {code}");
+        }
+        for (status, code) in [(507, ""), (403, "QuotaExceeded"), (507, "XMinioStorageFull")] {
+            assert_eq!(problem(status, code), Problem::Full, "{status} {code}");
+        }
+        for code in ["ConditionalRequestConflict", "OperationAborted", "BlobAlreadyExists"] {
+            assert_eq!(problem(409, code), Problem::Condition);
+        }
+        assert_eq!(problem(501, "NotImplemented"), Problem::Unsupported);
+        assert_eq!(problem(400, "InvalidArgument"), Problem::Other);
+    }
+
+    #[test]
+    fn any_bytes_are_a_reply() {
+        for body in [&b""[..], b"<Code>", b"</Code><Code>", &[0xff; 2000]] {
+            let refusal = Refusal::new(400, body);
+            assert_eq!(refusal.problem(), Problem::Other);
+            assert!(refusal.to_string().len() < 4 * MOST_TEXT);
+        }
+    }
+}

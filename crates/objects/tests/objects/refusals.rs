@@ -1,0 +1,150 @@
+//! Every refusal at every request of a writer: it loses nothing, and goes on.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use bytes::Bytes;
+use larder_device::Device;
+use larder_objects::{
+    Listed, ObjectDevice, Options, Policy, Problem, Store, StoreError, Version, Versioned, info,
+    verify,
+};
+
+use crate::support::{MemoryStore, REFUSALS, error};
+
+/// A store that refuses one request, or so many from one on.
+#[derive(Debug)]
+struct Refusing {
+    store: MemoryStore,
+    problem: Problem,
+    /// It does what it says it refuses.
+    does_it: bool,
+    first: u64,
+    count: u64,
+    requests: AtomicU64,
+}
+
+impl Refusing {
+    fn pass<T>(
+        &self,
+        name: &str,
+        problem: Problem,
+        request: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        if number < self.first || number - self.first >= self.count {
+            return request();
+        }
+        if self.does_it {
+            let _ = request();
+        }
+        Err(error(problem, name))
+    }
+
+    /// Only writes have conditions.
+    fn ask<T>(
+        &self,
+        name: &str,
+        request: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let is_condition = self.problem == Problem::Condition;
+        self.pass(name, if is_condition { Problem::Temporary } else { self.problem }, request)
+    }
+}
+
+impl Store for Refusing {
+    fn name(&self) -> &'static str {
+        "refusing"
+    }
+
+    fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        self.ask(name, || self.store.get(name, range))
+    }
+
+    fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
+        self.ask(name, || self.store.get_versioned(name))
+    }
+
+    fn try_create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
+        self.pass(name, self.problem, || self.store.try_create(name, content))
+    }
+
+    fn try_replace(
+        &self,
+        name: &str,
+        content: Bytes,
+        version: &Version,
+    ) -> Result<Version, StoreError> {
+        self.pass(name, self.problem, || self.store.try_replace(name, content, version))
+    }
+
+    fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.ask(name, || self.store.delete(name))
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        self.ask(prefix, || self.store.list(prefix))
+    }
+}
+
+const BLOCK: usize = 512;
+
+fn assert_content(device: &ObjectDevice, rounds: u8) {
+    for round in 0..rounds {
+        let mut found = [0; BLOCK];
+        device.read_at(&mut found, u64::from(round) * BLOCK as u64).unwrap();
+        assert_eq!(found, [round + 1; BLOCK]);
+    }
+}
+
+/// Returns whether there was a request to refuse.
+fn try_one(problem: Problem, does_it: bool, first: u64, count: u64) -> bool {
+    const ROUNDS: u8 = 3;
+    let store = MemoryStore::default();
+    let policy = Policy { all: 0, hourly: 0, daily: 0 };
+    ObjectDevice::create(&store, 1 << 20, policy, 0).unwrap();
+    let requests = AtomicU64::new(0);
+    let store = Arc::new(Refusing { store, problem, does_it, first: u64::MAX, count, requests });
+    let options = Options { cache_bytes: 0, segment_bytes: 1024, ..Options::default() };
+    let device = ObjectDevice::open_elsewhere(Arc::clone(&store) as _, &options).unwrap();
+    drop(device);
+    let store = Arc::into_inner(store).unwrap();
+    let opening = store.requests.load(Ordering::Relaxed);
+    let requests = AtomicU64::new(0);
+    // The opening itself may be refused.
+    let store = Arc::new(Refusing { first: opening - 1 + first, requests, ..store });
+    let device = ObjectDevice::open_elsewhere(Arc::clone(&store) as _, &options).unwrap();
+    for round in 0..ROUNDS {
+        device.write_at(&[round + 1; BLOCK], u64::from(round) * BLOCK as u64).unwrap();
+        device.flush().unwrap();
+        // What only cleans up may fail.
+        let _ = device.collect_garbage(|_, _| ());
+        assert_content(&device, round + 1);
+    }
+    drop(device);
+    assert!(info(&store.store).unwrap().is_closed || count > 1);
+    let was_refused = store.requests.load(Ordering::Relaxed) > store.first;
+    let store: Arc<dyn Store> = Arc::new(Arc::into_inner(store).unwrap().store);
+    verify(&*store, |_, _| ()).unwrap();
+    assert_content(&ObjectDevice::open_read_only(store, None, &options).unwrap(), ROUNDS);
+    was_refused
+}
+
+#[test]
+fn no_refusal_costs_a_writer_what_it_has_written() {
+    thread::scope(|scope| {
+        for problem in REFUSALS {
+            for does_it in [false, true] {
+                scope.spawn(move || {
+                    let number = (0..).find(|first| !try_one(problem, does_it, *first, 1)).unwrap();
+                    assert!(number > 10, "{number} requests");
+                    for first in [0, 1, 2, 3, 5] {
+                        try_one(problem, does_it, first, 4);
+                    }
+                });
+            }
+        }
+    });
+}
