@@ -55,6 +55,12 @@ pub trait Device: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Tells the device that what it read from the range fails a checksum of the caller. Returns
+    /// whether another read may give something else: a device that keeps copies forgets them.
+    fn doubt(&self, _offset: u64, _len_bytes: u64) -> bool {
+        false
+    }
+
     /// Tells the device that the range's content is no longer needed; reading it gives unspecified
     /// bytes.
     ///

@@ -74,6 +74,10 @@ impl Device for Window {
         self.whole.trouble()
     }
 
+    fn doubt(&self, offset: u64, len_bytes: u64) -> bool {
+        self.whole.doubt(self.offset + offset, len_bytes)
+    }
+
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<(), DeviceError> {
         check_call(self, Operation::Discard, offset, len_bytes)?;
         self.whole.discard(self.offset + offset, len_bytes)

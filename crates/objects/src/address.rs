@@ -120,9 +120,73 @@ impl FromStr for Address {
             None => (text, None),
         };
         let state = state.map(StateName::from_str).transpose().map_err(refused)?;
-        let url = Url::parse(url).map_err(|error| refused(error.to_string()))?;
-        Ok(Self { url, state })
+        check_text(url).map_err(refused)?;
+        let parsed = Url::parse(url).map_err(|error| refused(error.to_string()))?;
+        check_place(url, &parsed).map_err(refused)?;
+        Ok(Self { url: parsed, state })
     }
+}
+
+/// Refuses what URLs have a meaning for that a place has not: it would lead elsewhere.
+fn check_text(url: &str) -> Result<(), String> {
+    if url.contains(char::is_control) {
+        return Err("it has a control character, which no URL has".to_owned());
+    }
+    if url.trim() != url {
+        return Err("it begins or ends with a space, which no URL does".to_owned());
+    }
+    if let Some(character) = url.chars().find(|character| "#?\\".contains(*character)) {
+        return Err(format!("a URL of objects has no '{character}'; choose another name"));
+    }
+    let place = url.split_once("://").map_or(url, |(_, place)| place);
+    if place.split('/').any(|part| part == "." || part == "..") {
+        return Err("a part of it is '.' or '..'; name the place itself".to_owned());
+    }
+    Ok(())
+}
+
+/// Refuses a URL that was read as another place than the one that its characters name.
+fn check_place(text: &str, url: &Url) -> Result<(), String> {
+    if url.scheme() == "http" || url.scheme() == "https" {
+        return Ok(());
+    }
+    if text.split('%').skip(1).any(|rest| hex_byte(rest.as_bytes()).is_some()) {
+        return Err(
+            "'%' and two digits may mean a character, or themselves; write the character, or \
+             choose another name"
+                .to_owned(),
+        );
+    }
+    let has_user = url.password().is_some() || !url.username().is_empty();
+    if url.port().is_some() || (has_user && !url.scheme().starts_with("abfs")) {
+        return Err("it has a user or a port; the environment says where the server is".to_owned());
+    }
+    let place = text.split_once("://").map_or("", |(_, place)| place);
+    let path = place.find('/').map_or("", |at| &place[at..]);
+    if decoded(url.path()).trim_end_matches('/') != path.trim_end_matches('/') {
+        return Err(format!("it would lead to '{}'; choose another name", url.path()));
+    }
+    Ok(())
+}
+
+/// The characters that the path of a URL stands for.
+fn decoded(path: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::new(), path.as_bytes());
+    while let Some((first, after)) = rest.split_first() {
+        let (byte, left) = match hex_byte(after).filter(|_| *first == b'%') {
+            Some(byte) => (byte, &after[2..]),
+            None => (*first, after),
+        };
+        bytes.push(byte);
+        rest = left;
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The byte that two digits name.
+fn hex_byte(digits: &[u8]) -> Option<u8> {
+    let digits = digits.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
+    u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
 
 /// Which state is meant.
@@ -194,6 +258,42 @@ mod tests {
         let Some(StateName::Time(time)) = address.state else { panic!("{address:?}") };
         assert!(time.abs_diff(951_912_000) <= 14 * 3600, "{time}, in any time zone");
         assert!("s3://bucket/photos@someday".parse::<Address>().is_err());
+    }
+
+    #[test]
+    fn a_url_names_the_place_that_it_says_or_is_refused() {
+        for name in
+            ["plain", "with space", "ümlaut", "a+b", "100%", "50%x", "a@b/c", "c|/d", "{}|^`"]
+        {
+            let address: Address = format!("file:///tmp/{name}").parse().unwrap();
+            let path = address.url.to_file_path().unwrap();
+            assert_eq!(path, std::path::Path::new("/tmp").join(name));
+            let address: Address = format!("s3://bucket/{name}").parse().unwrap();
+            assert_eq!(decoded(address.url.path()), format!("/{name}"));
+        }
+        for name in [
+            "photos#1",
+            "b?1",
+            "c\\d",
+            "new\nline",
+            "tab\tbed",
+            "a%20b",
+            "a%2fb",
+            "end ",
+            "a/../b",
+            "./a",
+        ] {
+            for place in ["file:///tmp/", "s3://bucket/", "gs://bucket/", "az://container/"] {
+                let error = format!("{place}{name}").parse::<Address>().unwrap_err();
+                assert!(matches!(error, ObjectsError::Address { .. }), "{place}{name}: {error}");
+            }
+        }
+        for url in ["s3://user@bucket/a", "s3://bucket:9000/a"] {
+            assert!(url.parse::<Address>().is_err(), "{url}");
+        }
+        let web: Address = "https://host:8443/a%20b".parse().unwrap();
+        assert_eq!(web.url.path(), "/a%20b");
+        "abfs://container@account.dfs.core.windows.net/a".parse::<Address>().unwrap();
     }
 
     #[test]

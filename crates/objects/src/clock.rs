@@ -19,6 +19,13 @@ impl Clock {
         Self { seen: modified, seen_at: larder_platform::uptime() }
     }
 
+    /// The time of what follows what has the time `last`. That is in the future if the clock was
+    /// wrong before, or is wrong now: this machine's clock tells which.
+    pub(crate) fn now_after(&self, last: u64) -> u64 {
+        let now = self.now();
+        if now < last && self::now() >= last { last } else { now }
+    }
+
     /// Seconds since 1970 there.
     pub(crate) fn now(&self) -> u64 {
         self.seen + larder_platform::uptime().saturating_sub(self.seen_at).as_secs()
@@ -36,4 +43,22 @@ pub(crate) fn parse(text: &str) -> Option<u64> {
     let time: DateTime = text.parse().ok()?;
     let time = time.to_zoned(TimeZone::system()).ok()?;
     time.timestamp().as_second().try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_was_wrong_is_told_from_one_that_is() {
+        let this_machine = now();
+        // It is right again, and was ten years ahead.
+        let right = Clock::of_store(this_machine);
+        let ahead = this_machine + 10 * 365 * 24 * 3600;
+        assert!(right.now_after(ahead) < ahead);
+        // It is behind.
+        let behind = Clock::of_store(1_000);
+        assert_eq!(behind.now_after(this_machine - 100), this_machine - 100);
+        assert!(right.now_after(this_machine - 100) >= this_machine);
+    }
 }

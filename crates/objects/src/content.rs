@@ -7,10 +7,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::RwLock;
 
-use crate::cache::{CHUNK_BYTES, Cache};
+use crate::cache::Cache;
 use crate::error::ObjectsError;
 use crate::id::ObjectId;
 use crate::map::{Checkpoint, Place, Recent, Source};
+use crate::segment::pieces::{self, CHUNK_BYTES};
 use crate::store::{Problem, Store};
 
 /// How often a read looks for its content again. More often than that, the object is missing.
@@ -21,15 +22,15 @@ const MOST_LOOKS: u32 = 8;
 pub(crate) enum Unsent {
     /// Its content is written, or waits to be sealed.
     Open(Vec<u8>),
-    /// It is on its way. Its content comes first.
+    /// It is on its way.
     Sealed(Bytes),
 }
 
 impl Unsent {
-    fn bytes(&self) -> &[u8] {
+    fn copy(&self, from: u64, into: &mut [u8]) {
         match self {
-            Self::Open(content) => content,
-            Self::Sealed(object) => object,
+            Self::Open(content) => into.copy_from_slice(&content[from as usize..][..into.len()]),
+            Self::Sealed(object) => pieces::copy(object, from, into),
         }
     }
 }
@@ -145,10 +146,9 @@ impl Content {
 
     pub(crate) fn read_segment(&self, source: Source, into: &mut [u8]) -> Result<(), ObjectsError> {
         let Source { segment, offset } = source;
-        let range = offset as usize..offset as usize + into.len();
         let unsent = self.unsent.read().get(&segment).cloned();
         match unsent {
-            Some(unsent) => into.copy_from_slice(&unsent.read().bytes()[range]),
+            Some(unsent) => unsent.read().copy(offset, into),
             None => self.cache.read(&*self.store, segment, offset, into)?,
         }
         Ok(())
@@ -172,6 +172,15 @@ impl Content {
             }
         }
         wanted
+    }
+
+    /// Forgets the copies of what leads to the content of `range`. Returns whether there were any.
+    pub(crate) fn forget(&self, range: Range<u64>) -> bool {
+        let wanted = self.wanted(range);
+        let unsent = self.unsent.read();
+        let in_store = wanted.iter().filter(|wanted| !unsent.contains_key(&wanted.segment));
+        let forget = |wanted: &Wanted| self.cache.forget(wanted.segment, wanted.chunks.clone());
+        in_store.filter(|wanted| forget(wanted)).count() > 0
     }
 
     /// Fetches content that will be read soon.

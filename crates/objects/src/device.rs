@@ -14,6 +14,7 @@ use crate::cache::{Cache, CacheFolder, DiskCache};
 use crate::claim::Claim;
 use crate::content::Content;
 use crate::error::ObjectsError;
+use crate::fetch::understood;
 use crate::garbage::{self, Collected};
 use crate::manifest::{self, Manifest, Mark, Writer as Writing};
 use crate::map::Checkpoint;
@@ -400,6 +401,11 @@ impl Device for ObjectDevice {
         true
     }
 
+    fn doubt(&self, offset: u64, len_bytes: u64) -> bool {
+        let end = offset.saturating_add(len_bytes).min(self.len_bytes);
+        offset < end && self.content.forget(offset..end)
+    }
+
     fn trouble(&self) -> Option<Trouble> {
         let of_store = || {
             let why = self.content.store.trouble()?;
@@ -526,13 +532,15 @@ fn take_over(store: &dyn Store, writer: &Writing) -> Result<(Manifest, Stored), 
 }
 
 pub(crate) fn read_manifest(store: &dyn Store) -> Result<(Manifest, Versioned), ObjectsError> {
-    let found = store.get_versioned(manifest::NAME).map_err(|error| match error.problem {
-        Problem::NotFound => ObjectsError::Missing { store: store.name().to_owned() },
-        _ => error.into(),
-    })?;
-    let manifest = Manifest::decode(&found.content)
-        .map_err(|why| ObjectsError::damaged(store, manifest::NAME, &why))?;
-    Ok((manifest, found))
+    let get = || {
+        store.get_versioned(manifest::NAME).map_err(|error| match error.problem {
+            Problem::NotFound => ObjectsError::Missing { store: store.name().to_owned() },
+            _ => error.into(),
+        })
+    };
+    understood(store, manifest::NAME, get, |found| {
+        Ok((Manifest::decode(&found.content)?, found.clone()))
+    })
 }
 
 fn cache(manifest: &Manifest, options: &Options) -> Cache {

@@ -8,14 +8,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::content::Content;
-use crate::device;
-use crate::each::{delete, each};
+use crate::each::delete;
 use crate::error::ObjectsError;
 use crate::id::Kind;
 use crate::manifest::Manifest;
-use crate::map::{Checkpoint, Doomed, Root};
-use crate::segment;
-use crate::store::Store;
+use crate::map::{Doomed, Root};
 use crate::writer::Writer;
 
 /// Moves objects that no kept state needs from the list of objects to that of doomed ones.
@@ -81,42 +78,4 @@ pub(crate) fn collect(
         writer.delete_expired(&mut |deleted, all| tell(before + deleted, before + all))?;
     let waiting = root.doomed.len() as u64 - expired;
     Ok(Collected { rewritten, deleted: left_over + expired, waiting })
-}
-
-/// Reads every object that a kept state needs and compares it with its checksums. `tell` learns
-/// how many bytes of how many are done.
-///
-/// # Errors
-/// One that was found first, with the object's name.
-pub fn verify(
-    store: &dyn Store,
-    mut tell: impl FnMut(u64, u64) + Send,
-) -> Result<u64, ObjectsError> {
-    let (manifest, _) = device::read_manifest(store)?;
-    let checkpoint = Checkpoint::load(store, manifest.root)?;
-    for index in 0..checkpoint.root.pages.len() {
-        checkpoint.page(store, index)?;
-    }
-    let segments: Vec<_> = checkpoint
-        .root
-        .objects
-        .iter()
-        .filter(|object| object.kind == Kind::Segment)
-        .map(|object| (object.id, object.len_bytes))
-        .chain(manifest.tail.iter().map(|segment| (segment.id, segment.len_bytes)))
-        .collect();
-    for era in &manifest.earlier {
-        Checkpoint::load(store, era.root)?;
-    }
-    let total: u64 = segments.iter().map(|(_, len_bytes)| len_bytes).sum();
-    let mut done = 0;
-    each(
-        &segments,
-        |(id, len_bytes)| segment::verify(store, *id, *len_bytes),
-        |(_, len_bytes)| {
-            done += len_bytes;
-            tell(done, total);
-        },
-    )?;
-    Ok(total)
 }

@@ -30,6 +30,8 @@
 //!   at its next flush, and has changed nothing since.
 //! - No object that a kept state needs is deleted; and nothing is deleted before a manifest in the
 //!   store has said so for [`Info::delete_after`] seconds.
+//! - What a thread uses, copies or keeps of an object has been compared with its checksum. What
+//!   fails is fetched again.
 //! - Memory is bounded: by the cache in memory, content that is on its way, 9 segments that are
 //!   being written, and 256 pages of the map.
 #![forbid(unsafe_code)]
@@ -45,6 +47,7 @@ mod content;
 mod device;
 mod each;
 mod error;
+mod fetch;
 mod garbage;
 mod id;
 mod manifest;
@@ -58,13 +61,14 @@ mod settings;
 mod states;
 mod store;
 pub mod streams;
+mod verify;
 mod writer;
 
 pub use address::{Address, StateName, is_url};
 pub use cache::CacheFolder;
 pub use device::{Info, ObjectDevice, Options, info};
 pub use error::ObjectsError;
-pub use garbage::{Collected, verify};
+pub use garbage::Collected;
 pub use quantity::{parse_seconds, parse_size};
 pub use settings::{Cached, Settings};
 pub use states::{Policy, State};
@@ -74,3 +78,4 @@ pub use store::{
     Counting, Directory, Layer, Listed, Problem, Requests, Retrying, Store, StoreError, Version,
     Versioned, requests_of_this_process,
 };
+pub use verify::{Finding, Verified, verify};

@@ -15,7 +15,7 @@ use crate::states::{Policy, State};
 pub(crate) const NAME: &str = "manifest";
 
 const MAGIC: &[u8; 8] = b"LarderOM";
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// The process that has opened the device for writing, or was the last to do so.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +92,14 @@ impl Manifest {
         earlier.chain(&self.marks).map(|mark| mark.state)
     }
 
+    /// Corrects the times of states that a wrong clock has put into the future.
+    pub(crate) fn end_future(&mut self, now: u64) {
+        let earlier = self.earlier.iter_mut().flat_map(|era| &mut era.marks);
+        for mark in earlier.chain(&mut self.marks) {
+            mark.state.time = mark.state.time.min(now);
+        }
+    }
+
     /// Forgets states that the policy does not keep, and earlier segments that no state needs.
     pub(crate) fn thin_out(&mut self, now: u64) {
         let states: Vec<_> = self.states().collect();
@@ -153,8 +161,15 @@ impl Manifest {
         }
         let mut from = Decoder::unsealed(bytes)?;
         from.raw(MAGIC.len())?;
-        if from.number()? != VERSION {
-            return Err(Malformed("it is of a version that this larder does not know"));
+        match from.number()? {
+            VERSION => {}
+            ..VERSION => {
+                return Err(Malformed(
+                    "it is of an older format, which this version of larder does not read; export \
+                     the file system with the version that made it, and import it with this one",
+                ));
+            }
+            _ => return Err(Malformed("a newer version of larder wrote it")),
         }
         let uuid = from.array()?;
         let (len_bytes, epoch) = (from.number()?, from.small()?);
@@ -272,6 +287,14 @@ mod tests {
     #[test]
     fn a_manifest_is_read_as_it_was_written() {
         assert_eq!(Manifest::decode(&manifest().encode()).unwrap(), manifest());
+    }
+
+    #[test]
+    fn no_state_stays_in_the_future() {
+        let mut manifest = manifest();
+        manifest.end_future(1_000_050);
+        let times: Vec<_> = manifest.states().map(|state| state.time).collect();
+        assert_eq!(times, [1_000_000, 1_000_050, 1_000_050]);
     }
 
     #[test]

@@ -301,8 +301,9 @@ impl Writer {
     ) -> Result<(), ObjectsError> {
         let mut manifest = commit.manifest.clone();
         manifest.writer.is_done = reason == Reason::Close;
+        let now = self.clock.now_after(manifest.state().time);
+        manifest.end_future(now);
         let before = manifest.state();
-        let now = self.clock.now().max(before.time);
         let has_changed = !sealed.is_empty();
         let number = before.number + u64::from(has_changed);
         let state = if has_changed { State { number, time: now } } else { before };
@@ -360,6 +361,9 @@ impl Writer {
         let root = &mut new.checkpoint.root;
         let deleted = std::mem::take(&mut *self.deleted.lock());
         root.doomed.retain(|doomed| !deleted.contains(&doomed.id));
+        for doomed in &mut root.doomed {
+            doomed.since = doomed.since.min(state.time);
+        }
         garbage::doom(root, &manifest, state.time);
         let new = new.finish(id);
         manifest.root = new.checkpoint.at;

@@ -24,7 +24,7 @@ use xxhash_rust::xxh64::Xxh64;
 use super::ChunkKey;
 use crate::pool::Pool;
 
-const MAGIC: [u8; 8] = *b"LARDRCH1";
+const MAGIC: [u8; 8] = *b"LARDRCH2";
 
 const HEADER_BYTES: usize = 16;
 
@@ -82,6 +82,11 @@ impl DiskCache {
     /// A chunk, if it is here and undamaged.
     pub(crate) fn get(&self, key: ChunkKey) -> Option<Bytes> {
         self.shared.get(key)
+    }
+
+    /// Removes a chunk. Returns whether it was here.
+    pub(crate) fn forget(&self, key: ChunkKey) -> bool {
+        fs::remove_file(self.shared.path_of(key)).is_ok()
     }
 
     /// Keeps a chunk, unless the disk is too slow.

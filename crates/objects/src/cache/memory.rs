@@ -11,9 +11,10 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::ChunkKey;
 use super::window::Window;
-use super::{CHUNK_BYTES, ChunkKey};
 use crate::id::ObjectId;
+use crate::segment::pieces::CHUNK_BYTES;
 
 /// So many of the longest requests may be on their way at once.
 const REQUESTS: u64 = 8;
@@ -47,7 +48,7 @@ enum Chunk {
     },
 }
 
-/// Chunks whose content is one piece of memory.
+/// Chunks that one request brought: what is left of its reply goes with the last of them.
 #[derive(Debug)]
 struct Batch {
     segment: ObjectId,
@@ -137,10 +138,9 @@ impl Memory {
         }
     }
 
-    /// Takes content of a segment, from the chunk `first` on. It is fresh if a request brought it
-    /// that may have asked for too much.
-    pub(super) fn put(&mut self, (segment, first): ChunkKey, content: &Bytes, is_fresh: bool) {
-        let parts = content.chunks(CHUNK_BYTES as usize);
+    /// Takes chunks of a segment, from `first` on. They are fresh if a request brought them that may
+    /// have asked for too much.
+    pub(super) fn put(&mut self, (segment, first): ChunkKey, parts: &[Bytes], is_fresh: bool) {
         let chunks = first..first + parts.len() as u64;
         for index in chunks.clone() {
             if let Some(Chunk::Here { batch, .. }) = self.chunks.get(&(segment, index)) {
@@ -148,12 +148,12 @@ impl Memory {
             }
         }
         self.clock += 1;
-        let (batch, len_bytes) = (self.clock, content.len() as u64);
-        for (index, part) in chunks.clone().zip(parts) {
+        let batch = self.clock;
+        let len_bytes = parts.iter().map(|part| part.len() as u64).sum();
+        for (index, content) in chunks.clone().zip(parts.iter().cloned()) {
             if is_fresh {
                 self.window.note_fetched();
             }
-            let content = content.slice_ref(part);
             self.chunks.insert((segment, index), Chunk::Here { content, batch, is_fresh });
         }
         self.bytes += len_bytes;
@@ -164,6 +164,17 @@ impl Memory {
             let oldest = || self.by_use.first_key_value().map(|(_, batch)| *batch);
             let Some(next) = self.read.pop_front().or_else(oldest) else { break };
             self.forget(next);
+        }
+    }
+
+    /// Forgets a chunk, and those that came with it. Returns whether it was here.
+    pub(super) fn forget_chunk(&mut self, key: ChunkKey) -> bool {
+        match self.chunks.get(&key) {
+            Some(Chunk::Here { batch, .. }) => {
+                self.forget(*batch);
+                true
+            }
+            _ => false,
         }
     }
 
@@ -184,8 +195,8 @@ impl Memory {
 mod tests {
     use super::*;
 
-    fn content(chunks: usize) -> Bytes {
-        Bytes::from(vec![7; chunks * CHUNK_BYTES as usize])
+    fn content(chunks: usize) -> Vec<Bytes> {
+        vec![Bytes::from(vec![7; CHUNK_BYTES as usize]); chunks]
     }
 
     fn is_here(memory: &mut Memory, key: ChunkKey) -> bool {

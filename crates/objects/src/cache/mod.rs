@@ -4,7 +4,8 @@
 //! # Invariants
 //! - Chunks take at most the capacity, and those that are on their way at most what requests may
 //!   take. Those that one request brought lie in one piece of memory, and go together.
-//! - Segments are immutable, so no chunk becomes stale.
+//! - A chunk is here after it was compared with its checksum. Segments are immutable, so none
+//!   becomes stale.
 //! - Threads that need the same chunk share one request.
 
 mod budget;
@@ -17,16 +18,17 @@ use std::ops::Range;
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
+use crate::error::ObjectsError;
+use crate::fetch::ATTEMPTS;
 use crate::id::{Kind, ObjectId};
-use crate::store::{Store, StoreError};
+use crate::segment::pieces::{self, CHUNK_BYTES};
+use crate::store::Store;
 
 use budget::Budget;
 pub use disk::CacheFolder;
 pub(crate) use disk::DiskCache;
 use memory::{Lookup, Memory};
 use window::MOST_CHUNKS;
-
-pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
 
 type ChunkKey = (ObjectId, u64);
 
@@ -53,7 +55,7 @@ impl Cache {
         segment: ObjectId,
         mut offset: u64,
         mut into: &mut [u8],
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), ObjectsError> {
         while !into.is_empty() {
             let (index, within) = (offset / CHUNK_BYTES, offset % CHUNK_BYTES);
             let left = (CHUNK_BYTES - within).min(into.len() as u64);
@@ -61,7 +63,8 @@ impl Cache {
             let found = chunk.get(within as usize..).unwrap_or_default();
             let len = found.len().min(into.len());
             if len == 0 {
-                return Err(cut_off(store, segment));
+                let name = Kind::Segment.name(segment);
+                return Err(ObjectsError::damaged(store, &name, &"it is cut off"));
             }
             let (part, rest) = into.split_at_mut(len);
             part.copy_from_slice(&found[..len]);
@@ -70,9 +73,10 @@ impl Cache {
         Ok(())
     }
 
-    /// Takes the content of a segment that has just been uploaded.
-    pub(crate) fn keep(&self, segment: ObjectId, content: &Bytes) {
-        self.memory.lock().put((segment, 0), content, false);
+    /// Takes a segment that has just been uploaded.
+    pub(crate) fn keep(&self, segment: ObjectId, object: &Bytes) {
+        let chunks: Vec<_> = pieces::checked(segment, 0, object).flatten().collect();
+        self.memory.lock().put((segment, 0), &chunks, false);
     }
 
     /// Fetches those of the chunks `wanted` of a segment that no thread has fetched, and some that
@@ -94,8 +98,25 @@ impl Cache {
         }
     }
 
+    /// Forgets chunks of a segment. Returns whether there were any.
+    pub(crate) fn forget(&self, segment: ObjectId, chunks: Range<u64>) -> bool {
+        let mut was_here = false;
+        for index in chunks {
+            was_here |= self.memory.lock().forget_chunk((segment, index));
+            if let Some(disk) = &self.on_disk {
+                was_here |= disk.forget((segment, index));
+            }
+        }
+        was_here
+    }
+
     /// A chunk, of which the caller reads so many bytes.
-    fn chunk(&self, store: &dyn Store, key: ChunkKey, len_bytes: u64) -> Result<Bytes, StoreError> {
+    fn chunk(
+        &self,
+        store: &dyn Store,
+        key: ChunkKey,
+        len_bytes: u64,
+    ) -> Result<Bytes, ObjectsError> {
         let (segment, index) = key;
         let mut memory = self.memory.lock();
         loop {
@@ -113,8 +134,10 @@ impl Cache {
         }
         fetched?;
         // With a tiny capacity it has gone already.
-        let start = index * CHUNK_BYTES;
-        store.get(&Kind::Segment.name(segment), start..start + CHUNK_BYTES)
+        let chunks = Self::get(store, segment, &(index..index + 1), 0)?;
+        chunks.into_iter().next().ok_or_else(|| {
+            ObjectsError::damaged(store, &Kind::Segment.name(segment), &"it is cut off")
+        })
     }
 
     /// Fetches chunks that this thread has claimed, from the disk as far as it has them.
@@ -123,13 +146,13 @@ impl Cache {
         store: &dyn Store,
         segment: ObjectId,
         mut chunks: Range<u64>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), ObjectsError> {
         if let Some(disk) = &self.on_disk {
             while !chunks.is_empty()
                 && let Some(content) = disk.get((segment, chunks.start))
             {
                 let mut memory = self.memory.lock();
-                memory.put((segment, chunks.start), &content, false);
+                memory.put((segment, chunks.start), std::slice::from_ref(&content), false);
                 chunks.start += 1;
                 if (content.len() as u64) < CHUNK_BYTES {
                     // The segment ends there, and servers refuse requests behind the end.
@@ -149,33 +172,58 @@ impl Cache {
         store: &dyn Store,
         segment: ObjectId,
         chunks: Range<u64>,
-    ) -> Result<(), StoreError> {
-        let wanted = chunks.start * CHUNK_BYTES..chunks.end * CHUNK_BYTES;
+    ) -> Result<(), ObjectsError> {
+        let _room = self.on_their_way.take((chunks.end - chunks.start) * CHUNK_BYTES);
         // Servers send an object as a whole faster than a part, so the table may come along.
-        let is_all = chunks == (0..MOST_CHUNKS);
-        let _room = self.on_their_way.take(wanted.end - wanted.start);
-        let asked = wanted.start..wanted.end + if is_all { CHUNK_BYTES } else { 0 };
-        let result = store.get(&Kind::Segment.name(segment), asked);
-        let len = |content: &Bytes| content.len().min((wanted.end - wanted.start) as usize);
-        let result = result.map(|content| content.slice(..len(&content)));
+        let more = u64::from(chunks == (0..MOST_CHUNKS));
+        let result = Self::get(store, segment, &chunks, more);
         let mut memory = self.memory.lock();
         memory.give_up(segment, chunks.clone());
-        if let Ok(content) = &result {
-            memory.put((segment, chunks.start), content, true);
+        if let Ok(found) = &result {
+            memory.put((segment, chunks.start), found, true);
         }
         drop(memory);
         self.arrived.notify_all();
-        let content = result?;
+        let found = result?;
         if let Some(disk) = &self.on_disk {
-            for (index, part) in chunks.zip(content.chunks(CHUNK_BYTES as usize)) {
-                disk.put((segment, index), content.slice_ref(part));
+            for (index, chunk) in chunks.zip(found) {
+                disk.put((segment, index), chunk);
             }
         }
         Ok(())
     }
-}
 
-fn cut_off(store: &dyn Store, segment: ObjectId) -> StoreError {
-    let name = Kind::Segment.name(segment);
-    StoreError::new(crate::store::Problem::Other, store.name(), &name, "it is cut off")
+    /// Gets chunks from the store, as far as the segment has them, and compares them with their
+    /// checksums. The request asks for so many `more`.
+    fn get(
+        store: &dyn Store,
+        segment: ObjectId,
+        chunks: &Range<u64>,
+        more: u64,
+    ) -> Result<Vec<Bytes>, ObjectsError> {
+        let name = Kind::Segment.name(segment);
+        let count = (chunks.end - chunks.start) as usize;
+        let (mut wanted, mut found) = (chunks.start..chunks.end + more, Vec::with_capacity(count));
+        let mut attempts = 0;
+        loop {
+            let bytes = store.get(&name, pieces::range_of(&wanted))?;
+            let mut pieces = pieces::checked(segment, wanted.start, &bytes);
+            let mut wrong = None;
+            while found.len() < count && wrong.is_none() {
+                match pieces.next() {
+                    Some(Ok(chunk)) => found.push(chunk),
+                    Some(Err(why)) => wrong = Some(why),
+                    None => break,
+                }
+            }
+            drop(pieces);
+            let Some(why) = wrong else { return Ok(found) };
+            attempts += 1;
+            if attempts >= ATTEMPTS {
+                return Err(ObjectsError::damaged(store, &name, &why));
+            }
+            tracing::warn!("{}/{name}: {why}; it is fetched again", store.name());
+            wanted = chunks.start + found.len() as u64..chunks.end;
+        }
+    }
 }

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use crate::codec::Malformed;
 use crate::error::ObjectsError;
+use crate::fetch::fetch;
 use crate::id::{Kind, ObjectId};
 use crate::store::Store;
 
@@ -62,20 +63,20 @@ impl Checkpoint {
     pub(crate) fn load(store: &dyn Store, at: Option<RootRef>) -> Result<Self, ObjectsError> {
         let Some(at) = at else { return Ok(Self::default()) };
         let name = Kind::Map.name(at.object);
-        let damaged = |why: Malformed| ObjectsError::damaged(store, &name, &why);
-        let cut_off = || damaged(Malformed("it is cut off"));
+        let cut_off = Malformed("it is cut off");
         let first = if at.offset <= SHORT_BYTES { 0 } else { at.offset };
-        let bytes = store.get(&name, first..at.offset + at.len)?;
-        let root = bytes.get((at.offset - first) as usize..).ok_or_else(cut_off)?;
-        let root = Root::decode(root).map_err(damaged)?;
-        let mut pages = Pages::default();
-        let here = |page: &(usize, &PageRef)| page.1.object == at.object && first == 0;
-        for (index, page) in root.pages.iter().enumerate().filter(here).take(MOST_PAGES) {
-            let range = page.offset as usize..page.offset.saturating_add(page.len) as usize;
-            let page = Page::decode(bytes.get(range).ok_or_else(cut_off)?).map_err(damaged)?;
-            pages.put(index, &Arc::new(page));
-        }
-        Ok(Self { root, at: Some(at), pages: Mutex::new(pages) })
+        fetch(store, &name, first..at.offset + at.len, |bytes| {
+            let root = bytes.get((at.offset - first) as usize..).ok_or(cut_off)?;
+            let root = Root::decode(root)?;
+            let mut pages = Pages::default();
+            let here = |page: &(usize, &PageRef)| page.1.object == at.object && first == 0;
+            for (index, page) in root.pages.iter().enumerate().filter(here).take(MOST_PAGES) {
+                let range = page.offset as usize..page.offset.saturating_add(page.len) as usize;
+                let page = Page::decode(bytes.get(range).ok_or(cut_off)?)?;
+                pages.put(index, &Arc::new(page));
+            }
+            Ok(Self { root, at: Some(at), pages: Mutex::new(pages) })
+        })
     }
 
     /// The extents in `range`, in order, with their parts outside it cut away.
@@ -98,13 +99,16 @@ impl Checkpoint {
         if let Some(page) = self.pages.lock().get(index) {
             return Ok(page);
         }
-        let PageRef { object, offset, len, .. } = self.root.pages[index];
-        let name = Kind::Map.name(object);
-        let bytes = store.get(&name, offset..offset + len)?;
-        let page = Page::decode(&bytes).map_err(|why| ObjectsError::damaged(store, &name, &why))?;
-        let page = Arc::new(page);
+        let page = Arc::new(self.read_page(store, index)?);
         self.pages.lock().put(index, &page);
         Ok(page)
+    }
+
+    /// Reads a page from the store.
+    pub(crate) fn read_page(&self, store: &dyn Store, index: usize) -> Result<Page, ObjectsError> {
+        let PageRef { object, offset, len, .. } = self.root.pages[index];
+        let range = offset..offset + len;
+        fetch(store, &Kind::Map.name(object), range, |bytes| Page::decode(bytes))
     }
 
     /// The first byte after those that page `index` knows.

@@ -20,5 +20,4 @@ pub(crate) use extent::{Delta, Extent, Source};
 use merge::merge;
 use page::Page;
 pub(crate) use recent::{Place, Recent};
-use root::PageRef;
-pub(crate) use root::{Doomed, ObjectRecord, Root, RootRef};
+pub(crate) use root::{Doomed, ObjectRecord, PageRef, Root, RootRef};

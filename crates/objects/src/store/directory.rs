@@ -191,7 +191,10 @@ impl Store for Directory {
 
 /// The version of an object with this content.
 fn version_of(content: &[u8]) -> Version {
-    Version(Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect())
+    let digits = |byte: &u8| {
+        [byte >> 4, byte & 15].map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)]))
+    };
+    Version(Sha256::digest(content).iter().flat_map(digits).collect())
 }
 
 /// A new file, locked.

@@ -54,7 +54,7 @@ impl StoreError {
     }
 
     /// The same refusal, of which the condition was not the reason.
-    pub(super) fn as_passing(self) -> Self {
+    pub(super) fn into_passing(self) -> Self {
         Self { problem: Problem::Temporary, ..self }
     }
 }

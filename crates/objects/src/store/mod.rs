@@ -109,7 +109,7 @@ pub trait Store: Send + Sync + fmt::Debug {
         match self.get_versioned(name) {
             Ok(found) if found.content == content => Ok(()),
             Ok(_) => Err(refused),
-            Err(error) if error.problem == Problem::NotFound => Err(refused.as_passing()),
+            Err(error) if error.problem == Problem::NotFound => Err(refused.into_passing()),
             Err(error) => Err(error),
         }
     }
@@ -141,7 +141,7 @@ pub trait Store: Send + Sync + fmt::Debug {
                 return Err(refused);
             }
             if found.version == version {
-                return Err(refused.as_passing());
+                return Err(refused.into_passing());
             }
             // The reply to an earlier replacement gave a wrong one.
             version = found.version;

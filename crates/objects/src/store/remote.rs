@@ -92,7 +92,7 @@ impl Remote {
         request: impl Fn(&dyn ObjectStore) -> object_store::Result<T>,
     ) -> Result<T, StoreError> {
         self.request(name, request).map_err(|error| match error.problem {
-            Problem::Condition => error.as_passing(),
+            Problem::Condition => error.into_passing(),
             _ => error,
         })
     }
@@ -115,7 +115,7 @@ impl Remote {
         Ok(whole.slice(start as usize..end as usize))
     }
 
-    fn put(&self, name: &str, content: Bytes, mode: PutMode) -> Result<Version, StoreError> {
+    fn put(&self, name: &str, content: Bytes, mode: &PutMode) -> Result<Version, StoreError> {
         let payload = PutPayload::from_bytes(content);
         let path = self.path(name);
         let put = |store: &dyn ObjectStore| {
@@ -162,7 +162,7 @@ impl Store for Remote {
     }
 
     fn try_create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
-        self.put(name, content, PutMode::Create).map(drop)
+        self.put(name, content, &PutMode::Create).map(drop)
     }
 
     fn try_replace(
@@ -174,7 +174,7 @@ impl Store for Remote {
         let (e_tag, version) = version.0.split_once('\n').unwrap_or((&version.0, ""));
         let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let version = UpdateVersion { e_tag: given(e_tag), version: given(version) };
-        self.put(name, content, PutMode::Update(version))
+        self.put(name, content, &PutMode::Update(version))
     }
 
     fn delete(&self, name: &str) -> Result<(), StoreError> {

@@ -99,3 +99,24 @@ fn nothing_is_requested_behind_the_end_of_a_segment() {
     read_small(&device);
     assert_eq!(device.requests().gets, before);
 }
+
+/// A caller whose own checksum fails gets what the store has, not what was kept.
+#[test]
+fn what_is_doubted_is_fetched_again() {
+    let temporary = tempfile::tempdir().unwrap();
+    let (store, cache) = (temporary.path().join("store"), temporary.path().join("cache"));
+    write(&store, &content(0));
+    drop(read(&open(&store, &cache)));
+    let device = open(&store, &cache);
+    let mut found = vec![0; 4096];
+    let mut read_one = || {
+        device.read_at(&mut found, 0).unwrap();
+        assert!(found == content(0)[..4096]);
+        device.requests().gets
+    };
+    let before = read_one();
+    assert!(device.doubt(0, 4096));
+    assert_eq!(read_one(), before + 1);
+    assert!(device.doubt(0, 4096));
+    assert!(!device.doubt(0, 4096), "no copy is left");
+}

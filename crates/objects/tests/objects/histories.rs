@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{MemoryStore, Network, Persistent, effort, explore, seed};
+use crate::support::{MemoryStore, Network, Persistent, assert_sound, effort, explore, seed};
 use bytes::Bytes;
 use larder_device::Device;
 use larder_objects::{
     Listed, ObjectDevice, ObjectsError, Options, Policy, StateName, Store, StoreError, Version,
-    Versioned, info, verify,
+    Versioned, info,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -294,7 +294,7 @@ impl History {
         self.retire_fenced();
         let options = self.options();
         let store: Arc<dyn Store> = Arc::clone(&self.store) as _;
-        verify(&*store, |_, _| {}).unwrap();
+        assert_sound(&*store);
         self.assert_states(&options);
         let device = ObjectDevice::open_elsewhere(Arc::clone(&store), &options).unwrap();
         self.assert_possible(&read(&device).unwrap());
@@ -302,7 +302,7 @@ impl History {
         self.assert_possible(&read(&device).unwrap());
         drop(device);
         self.assert_states(&options);
-        verify(&*store, |_, _| {}).unwrap();
+        assert_sound(&*store);
         assert_nothing_is_left(&self.store, &options);
     }
 

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use larder_objects::{Directory, Layer, Listed, Problem, Store, StoreError, Version, Versioned};
+use larder_objects::{
+    Directory, Layer, Listed, Problem, Store, StoreError, Version, Versioned, verify,
+};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tempfile::TempDir;
@@ -40,6 +42,11 @@ pub(crate) fn explore(
         histories += 1;
     }
     println!("{histories} histories");
+}
+
+/// All objects that kept states need are as they were written.
+pub(crate) fn assert_sound(store: &dyn Store) {
+    assert_eq!(verify(store, |_, _| ()).unwrap().findings, []);
 }
 
 /// Objects in memory, or in a directory that goes with the store.

@@ -53,8 +53,15 @@ impl Volume {
         let segment = chunk.segment(logical, len_bytes);
         let mut failures: Vec<FailedCopy> = Vec::new();
         for copy in self.members.copy_order(&chunk, &segment) {
-            let read = self.members.read_copy(&chunk, logical, copy, Outdated::LastResort, buf);
-            match read.and_then(|()| self.verify_block(logical, expected, buf)) {
+            let mut attempt = || {
+                self.members.read_copy(&chunk, logical, copy, Outdated::LastResort, buf)?;
+                self.verify_block(logical, expected, buf)
+            };
+            let mut read = attempt();
+            if read.is_err() && self.members.doubt(&chunk, logical, len_bytes, copy) {
+                read = attempt();
+            }
+            match read {
                 Ok(()) => {
                     failures.retain(|failure| !failure.problem.is_absence());
                     let healed =

@@ -74,6 +74,23 @@ impl Members {
         Ok(())
     }
 
+    /// Tells the device of a copy that a read failed a check. Returns whether another one may not.
+    pub(super) fn doubt(
+        &self,
+        chunk: &Chunk,
+        logical: Logical,
+        len_bytes: u64,
+        copy: usize,
+    ) -> bool {
+        let doubt = |segment: &Segment| {
+            let address = chunk.address(segment, copy);
+            let device = self.device(address.devid).and_then(VolumeDevice::device);
+            device.is_some_and(|device| device.doubt(address.physical.0, segment.len_bytes))
+        };
+        copy < chunk.mirrors()
+            && chunk.segments(logical, len_bytes).filter(|segment| doubt(segment)).count() > 0
+    }
+
     pub(crate) fn read_device(
         &self,
         address: DeviceAddress,

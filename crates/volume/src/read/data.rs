@@ -83,6 +83,7 @@ impl SegmentRead<'_> {
         let mut bad = Vec::new();
         if let Some(first) = copies.next() {
             self.read_range(first, buf, 0..buf.len(), &mut bad);
+            self.read_doubtful(first, buf, first_failure, &mut bad);
         }
         for copy in copies {
             for range in std::mem::take(&mut bad) {
@@ -100,6 +101,27 @@ impl SegmentRead<'_> {
         let error = ReadError::Data { logical, len_bytes: range.len() as u64, failures };
         self.volume.members.report_lost(&error);
         Err(error)
+    }
+
+    /// Reads the bad parts of a copy again whose device may give something else now.
+    fn read_doubtful(
+        &mut self,
+        copy: usize,
+        buf: &mut [u8],
+        first_failure: usize,
+        bad: &mut Vec<Range<usize>>,
+    ) {
+        let is_doubtful = |range: &Range<usize>| {
+            let (at, len_bytes) = (self.address(range.start), range.len() as u64);
+            self.volume.members.doubt(self.chunk, at, len_bytes, copy)
+        };
+        if bad.is_empty() || bad.iter().filter(|range| is_doubtful(range)).count() == 0 {
+            return;
+        }
+        self.outcome.failures.truncate(first_failure);
+        for range in std::mem::take(bad) {
+            self.read_range(copy, buf, range, bad);
+        }
     }
 
     fn address(&self, at: usize) -> Logical {

@@ -13,7 +13,8 @@ use crate::progress::Progress;
 
 /// Read all objects that the kept states need, and compare them with their checksums
 ///
-/// `larder check` on the same URL checks the file system in them.
+/// Names each object that is missing or damaged, with the states that need it; the exit code is 1
+/// then. `larder check` on the same URL checks the file system in them.
 ///
 /// Example: larder objects verify s3://bucket/photos
 #[derive(Debug, Args)]
@@ -27,9 +28,14 @@ impl Verify {
     pub fn run(self) -> Outcome {
         let store = store(&self.address)?;
         let mut progress = Progress::of_bytes();
-        let bytes = larder_objects::verify(&*store, |done, total| progress.set_of(done, total))?;
+        let verified = larder_objects::verify(&*store, |done, total| progress.set_of(done, total))?;
         drop(progress);
-        writeln!(stdout(), "{bytes} bytes of segments are as they were written")?;
-        Ok(ExitCode::SUCCESS)
+        let mut out = stdout();
+        for finding in &verified.findings {
+            writeln!(out, "{finding}")?;
+        }
+        writeln!(out, "{} bytes of segments are as they were written", verified.bytes)?;
+        let is_sound = verified.findings.is_empty();
+        Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

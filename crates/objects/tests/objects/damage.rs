@@ -1,0 +1,250 @@
+//! Wrong replies of a sound store, and damage in the store: what is wrong is never used, copied or
+//! kept, and what is sound is found again.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use larder_device::Device;
+use larder_objects::{
+    CacheFolder, Listed, ObjectDevice, Options, Policy, Store, StoreError, Version, Versioned,
+    verify,
+};
+
+use crate::support::{MemoryStore, assert_sound};
+
+const MIB: usize = 1 << 20;
+const LEN: usize = 12 * MIB;
+
+/// What is wrong with a reply.
+#[derive(Clone, Copy, Debug)]
+enum Wrong {
+    /// One bit, at this part of 1000 of its length.
+    Bit(usize),
+    /// It ends at this part of 1000 of its length.
+    Short(usize),
+}
+
+/// A store some of whose replies are wrong.
+#[derive(Debug)]
+struct Liar {
+    store: MemoryStore,
+    wrong: Wrong,
+    first: u64,
+    count: u64,
+    replies: AtomicU64,
+}
+
+impl Liar {
+    fn new(wrong: Wrong, first: u64, count: u64) -> Self {
+        Self { store: MemoryStore::default(), wrong, first, count, replies: AtomicU64::new(0) }
+    }
+
+    fn again(self, wrong: Wrong, first: u64, count: u64) -> Self {
+        Self { wrong, first, count, replies: AtomicU64::new(0), ..self }
+    }
+
+    fn replies(&self) -> u64 {
+        self.replies.load(Ordering::Relaxed)
+    }
+
+    fn reply(&self, content: Bytes) -> Bytes {
+        let number = self.replies.fetch_add(1, Ordering::Relaxed);
+        if number < self.first || number - self.first >= self.count {
+            return content;
+        }
+        let mut content = content.to_vec();
+        let at = |part| (content.len() - 1) * part / 1000;
+        match self.wrong {
+            Wrong::Bit(part) => {
+                let at = at(part);
+                content[at] ^= 1;
+            }
+            Wrong::Short(part) => content.truncate(at(part).max(1)),
+        }
+        content.into()
+    }
+}
+
+impl Store for Liar {
+    fn name(&self) -> &'static str {
+        "liar"
+    }
+
+    fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        Ok(self.reply(self.store.get(name, range)?))
+    }
+
+    fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
+        let found = self.store.get_versioned(name)?;
+        Ok(Versioned { content: self.reply(found.content), ..found })
+    }
+
+    fn try_create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
+        self.store.try_create(name, content)
+    }
+
+    fn try_replace(
+        &self,
+        name: &str,
+        content: Bytes,
+        version: &Version,
+    ) -> Result<Version, StoreError> {
+        self.store.try_replace(name, content, version)
+    }
+
+    fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.store.delete(name)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        self.store.list(prefix)
+    }
+}
+
+fn content() -> Vec<u8> {
+    (0..LEN).map(|at| (at / 4096 * 31 + at) as u8).collect()
+}
+
+const NOTHING: Policy = Policy { all: 0, hourly: 0, daily: 0 };
+
+fn written(store: &Arc<dyn Store>) {
+    ObjectDevice::create(&**store, LEN as u64, NOTHING, 0).unwrap();
+    let device = ObjectDevice::open_elsewhere(Arc::clone(store), &Options::default()).unwrap();
+    device.write_at(&content(), 0).unwrap();
+    device.flush().unwrap();
+}
+
+fn read(store: &Arc<dyn Store>, cache: Option<&Path>) -> Vec<u8> {
+    let cache = cache.map(|path| CacheFolder { path: path.to_owned(), capacity_bytes: 1 << 30 });
+    let options = Options { cache, ..Options::default() };
+    let device = ObjectDevice::open_read_only(Arc::clone(store), None, &options).unwrap();
+    let mut found = vec![0; LEN];
+    for (index, part) in found.chunks_mut(128 << 10).enumerate() {
+        device.read_at(part, (index * (128 << 10)) as u64).unwrap();
+    }
+    found
+}
+
+fn into_store(store: Arc<Liar>) -> Liar {
+    Arc::into_inner(store).unwrap()
+}
+
+const WRONG: [Wrong; 7] = [
+    Wrong::Bit(0),
+    Wrong::Bit(500),
+    Wrong::Bit(1000),
+    Wrong::Short(0),
+    Wrong::Short(100),
+    Wrong::Short(500),
+    Wrong::Short(999),
+];
+
+#[test]
+fn a_wrong_reply_is_asked_for_again_and_never_kept() {
+    for wrong in WRONG {
+        for first in 0.. {
+            let store = Arc::new(Liar::new(wrong, u64::MAX, 0));
+            written(&(Arc::clone(&store) as _));
+            let store = Arc::new(into_store(store).again(wrong, first, 2));
+            let folder = tempfile::tempdir().unwrap();
+            let found = read(&(Arc::clone(&store) as _), Some(folder.path()));
+            assert!(found == content(), "{wrong:?} {first}");
+            if store.replies() <= first {
+                break;
+            }
+            // What is in the cache now is right.
+            assert!(read(&(Arc::clone(&store) as _), Some(folder.path())) == content());
+        }
+    }
+}
+
+/// Little is left of several segments, so that garbage collection copies it.
+#[test]
+fn garbage_collection_copies_no_wrong_reply() {
+    const BLOCK: usize = 4096;
+    for wrong in WRONG {
+        for first in 0.. {
+            let store = Arc::new(Liar::new(wrong, u64::MAX, 0));
+            let shared: Arc<dyn Store> = Arc::clone(&store) as _;
+            ObjectDevice::create(&*shared, LEN as u64, NOTHING, 0).unwrap();
+            let options = Options { segment_bytes: 64 * BLOCK, ..Options::default() };
+            let device = ObjectDevice::open_elsewhere(Arc::clone(&shared), &options).unwrap();
+            let all = content();
+            device.write_at(&all[..512 * BLOCK], 0).unwrap();
+            device.flush().unwrap();
+            for block in (0..512).filter(|block| block % 8 != 0) {
+                device.discard((block * BLOCK) as u64, BLOCK as u64).unwrap();
+            }
+            drop((device, shared));
+            let store = Arc::new(into_store(store).again(wrong, first, 2));
+            let shared: Arc<dyn Store> = Arc::clone(&store) as _;
+            // The trial of conditions has no checksums, and the opening may fail.
+            if let Ok(device) = ObjectDevice::open_elsewhere(Arc::clone(&shared), &options) {
+                let _ = device.collect_garbage(|_, _| ());
+            }
+            let is_last = store.replies() <= first;
+            drop(shared);
+            let store: Arc<dyn Store> = Arc::new(into_store(store).again(wrong, u64::MAX, 0));
+            assert_sound(&*store);
+            let device = ObjectDevice::open_read_only(store, None, &options).unwrap();
+            for block in (0..512).step_by(8) {
+                let mut found = [0; BLOCK];
+                device.read_at(&mut found, (block * BLOCK) as u64).unwrap();
+                assert!(found == all[block * BLOCK..][..BLOCK], "{wrong:?} {first}: {block}");
+            }
+            if is_last {
+                break;
+            }
+        }
+    }
+}
+
+/// Each object but the manifest is damaged in turn: verification names it, and goes on.
+#[test]
+fn verification_finds_all_damage_that_a_kept_state_would_meet() {
+    let memory = Arc::new(MemoryStore::default());
+    let store: Arc<dyn Store> = Arc::clone(&memory) as _;
+    ObjectDevice::create(&*store, LEN as u64, Policy::default(), 0).unwrap();
+    let options = Options { segment_bytes: 64 << 10, most_ranges: 4, ..Options::default() };
+    for round in 0..6_u8 {
+        let device = ObjectDevice::open_elsewhere(Arc::clone(&store), &options).unwrap();
+        for at in 0..8 {
+            device.write_at(&[round; 5000], u64::from(round) * 300_000 + at * 20_000).unwrap();
+            device.flush().unwrap();
+        }
+    }
+    assert_sound(&*store);
+    let names = memory.names();
+    let objects = names.iter().filter(|name| name.contains('/'));
+    let damage = |name: &str| {
+        let found = store.get_versioned(name).unwrap();
+        let mut content = found.content.to_vec();
+        let middle = content.len() / 2;
+        content[middle] ^= 1;
+        store.replace(name, content.into(), &found.version, &found.content).unwrap();
+        found.content
+    };
+    let findings = || verify(&*store, |_, _| ()).unwrap().findings;
+    let mut damaged = Vec::new();
+    for name in objects {
+        let before = damage(name);
+        let found = findings();
+        assert!(!found.is_empty(), "{name}");
+        assert!(found.iter().all(|finding| finding.problem.contains(name)), "{name}: {found:?}");
+        assert!(found.iter().all(|finding| finding.states.is_some()), "{name}: {found:?}");
+        damaged.push(name);
+        let version = store.get_versioned(name).unwrap();
+        store.replace(name, before, &version.version, &version.content).unwrap();
+    }
+    assert_sound(&*store);
+    // It goes on after the first.
+    let segments: Vec<_> = damaged.iter().filter(|name| name.starts_with("segments/")).collect();
+    for name in &segments[..3] {
+        damage(name);
+    }
+    store.delete(segments[3]).unwrap();
+    assert_eq!(findings().len(), 4, "{:?}", findings());
+}
