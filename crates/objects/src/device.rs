@@ -22,6 +22,7 @@ use crate::pool::Pool;
 use crate::probe;
 use crate::states::{Policy, State};
 use crate::store::{Counting, Problem, Requests, Store, StoreError, Versioned};
+use crate::tend::Tending;
 use crate::writer::{self, Stored, Writer};
 use crate::{StateName, segment};
 
@@ -97,6 +98,15 @@ impl Options {
     }
 }
 
+/// What an opening for writing may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Right {
+    /// The writing of another machine.
+    ToAny,
+    /// Nothing.
+    ToClosed,
+}
+
 /// A device whose content lies in objects.
 pub struct ObjectDevice {
     name: String,
@@ -106,7 +116,9 @@ pub struct ObjectDevice {
     // Ends before `content`, which its jobs use.
     fetching: Pool,
     ahead: Ahead,
-    writer: Option<Writer>,
+    // Ends before the writer closes the device.
+    tending: Option<Tending>,
+    writer: Option<Arc<Writer>>,
     _claim: Option<Claim>,
     content: Arc<Content>,
     requests: Arc<Counting<Arc<dyn Store>>>,
@@ -199,6 +211,7 @@ impl ObjectDevice {
             opened: opened.number,
             fetching: Pool::new(FETCHING_THREADS),
             ahead: Ahead::new(options.cache_bytes / 2),
+            tending: None,
             writer: None,
             _claim: None,
             content: Arc::new(content),
@@ -212,6 +225,14 @@ impl ObjectDevice {
     /// [`ObjectsError::InUse`] if a process of this machine has opened the device for writing,
     /// [`ObjectsError::Missing`], [`ObjectsError::Unconditional`], and those of the store.
     pub fn open(store: Arc<dyn Store>, options: &Options) -> Result<Self, ObjectsError> {
+        Self::open_by(store, options, Right::ToAny)
+    }
+
+    fn open_by(
+        store: Arc<dyn Store>,
+        options: &Options,
+        right: Right,
+    ) -> Result<Self, ObjectsError> {
         let (mut manifest, _) = read_manifest(&*store)?;
         // A writer closes the device a moment before it ends.
         let patience = if manifest.writer.is_done { PATIENCE } else { Duration::ZERO };
@@ -222,7 +243,7 @@ impl ObjectDevice {
                 why: format!("this machine cannot exclude other writers: {error}"),
             })?;
             if claim.is_some() {
-                return Self::open_with(store, options, claim);
+                return Self::open_with(store, options, claim, right);
             }
             if asked.elapsed() >= patience {
                 break;
@@ -237,35 +258,53 @@ impl ObjectDevice {
         Err(ObjectsError::InUse { store, by })
     }
 
+    /// Opens a device for writing that no writer has open, as far as the manifest knows.
+    ///
+    /// # Errors
+    /// [`ObjectsError::NotClosed`] if one has, or ended without closing it; and as
+    /// [`open`](Self::open).
+    pub fn open_closed(store: Arc<dyn Store>, options: &Options) -> Result<Self, ObjectsError> {
+        Self::open_by(store, options, Right::ToClosed)
+    }
+
+    /// Deletes what is due, as a thread of the device does now and then. For tests.
+    #[doc(hidden)]
+    pub fn tend(&self) -> Result<(), ObjectsError> {
+        self.writing()?.tend()
+    }
+
     /// Opens a device for writing as a program on another machine would. For tests.
     ///
     /// # Errors
     /// Those of [`open`](Self::open) except [`ObjectsError::InUse`].
     #[doc(hidden)]
     pub fn open_elsewhere(store: Arc<dyn Store>, options: &Options) -> Result<Self, ObjectsError> {
-        Self::open_with(store, options, None)
+        Self::open_with(store, options, None, Right::ToAny)
     }
 
     fn open_with(
         store: Arc<dyn Store>,
         options: &Options,
         claim: Option<Claim>,
+        right: Right,
     ) -> Result<Self, ObjectsError> {
         let requests = Arc::new(Counting::new(store));
         let store: Arc<dyn Store> = Arc::clone(&requests) as _;
         let clock = probe::conditions(&*store)?;
-        let (manifest, stored) = take_over(&*store, &this_process(clock.now()))?;
+        let (manifest, stored) = take_over(&*store, &this_process(clock.now()), right)?;
         let opened = manifest.state();
         let content = Arc::new(load(&store, &manifest, opened, options)?);
         let name = store.name().to_owned();
         let len_bytes = manifest.len_bytes;
         let writer = Writer::new(Arc::clone(&content), manifest, stored, clock, options);
+        let writer = Arc::new(writer);
         Ok(Self {
             name,
             len_bytes,
             opened: opened.number,
             fetching: Pool::new(FETCHING_THREADS),
             ahead: Ahead::new(options.cache_bytes / 2),
+            tending: Some(Tending::begin(&writer)),
             writer: Some(writer),
             _claim: claim,
             content,
@@ -411,7 +450,7 @@ impl Device for ObjectDevice {
             let why = self.content.store.trouble()?;
             Some(Trouble { why, is_full: false })
         };
-        self.writer.as_ref().and_then(Writer::trouble).or_else(of_store)
+        self.writer.as_deref().and_then(Writer::trouble).or_else(of_store)
     }
 
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<(), DeviceError> {
@@ -444,6 +483,8 @@ impl Drop for ObjectDevice {
         // No thread will read what they would fetch.
         self.fetching.cancel_waiting();
         let Some(writer) = &self.writer else { return };
+        writer.prepare_to_close();
+        self.tending = None;
         if let Err(error) = writer.close() {
             tracing::error!("{}: closing: {error}", self.name);
         }
@@ -504,10 +545,18 @@ fn this_process(now: u64) -> Writing {
 
 /// Makes `writer` the device's writer. The one before may change the manifest at the same time, until
 /// it finds out.
-fn take_over(store: &dyn Store, writer: &Writing) -> Result<(Manifest, Stored), ObjectsError> {
+fn take_over(
+    store: &dyn Store,
+    writer: &Writing,
+    right: Right,
+) -> Result<(Manifest, Stored), ObjectsError> {
     for attempt in 0.. {
         let (mut manifest, found) = read_manifest(store)?;
         let before = std::mem::replace(&mut manifest.writer, writer.clone());
+        if right == Right::ToClosed && !before.is_done {
+            let (store, by) = (store.name().to_owned(), before.to_string());
+            return Err(ObjectsError::NotClosed { store, by });
+        }
         manifest.epoch = manifest.epoch.checked_add(1).ok_or_else(|| {
             ObjectsError::damaged(store, manifest::NAME, &"it was opened too often")
         })?;

@@ -54,6 +54,18 @@ pub enum ObjectsError {
         by: String,
     },
 
+    /// A writer has the device open, or ended without closing it.
+    #[error(
+        "{store}: {by} has it open for writing, or ended without closing it; mount it once if it has \
+         ended, or end its writing with --take-over"
+    )]
+    NotClosed {
+        /// The store's name.
+        store: String,
+        /// That writer.
+        by: String,
+    },
+
     /// The store is a web server, or lacks what writing needs.
     #[error("{store}: it takes no writes with conditions, so it can only be read")]
     OnlyForReading {
@@ -211,7 +223,9 @@ impl ObjectsError {
             | Self::NotThere { .. }
             | Self::Pruned { .. } => io::ErrorKind::NotFound,
             Self::Exists { .. } => io::ErrorKind::AlreadyExists,
-            Self::InUse { .. } | Self::Needed { .. } => io::ErrorKind::ResourceBusy,
+            Self::InUse { .. } | Self::NotClosed { .. } | Self::Needed { .. } => {
+                io::ErrorKind::ResourceBusy
+            }
             Self::Fenced { .. }
             | Self::Failed { .. }
             | Self::OnlyForReading { .. }

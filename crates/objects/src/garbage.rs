@@ -12,21 +12,35 @@ use crate::each::delete;
 use crate::error::ObjectsError;
 use crate::id::Kind;
 use crate::manifest::Manifest;
-use crate::map::{Doomed, Root};
+use crate::map::{Doomed, ObjectRecord, Root};
 use crate::writer::Writer;
 
 /// Moves objects that no kept state needs from the list of objects to that of doomed ones.
 pub(crate) fn doom(root: &mut Root, manifest: &Manifest, now: u64) {
-    let kept: Vec<_> = manifest.states().map(|state| state.number).collect();
+    let kept = kept(manifest);
     root.objects.retain(|object| {
-        let Some(died) = object.died else { return true };
-        let after = kept.partition_point(|number| *number < object.born);
-        if kept.get(after).is_some_and(|number| *number < died) {
-            return true;
+        let is_needed = is_needed(object, &kept);
+        if !is_needed {
+            root.doomed.push(Doomed { kind: object.kind, id: object.id, since: now });
         }
-        root.doomed.push(Doomed { kind: object.kind, id: object.id, since: now });
-        false
+        is_needed
     });
+}
+
+/// Whether there is an object that no kept state needs, and that is not doomed yet.
+pub(crate) fn is_there(root: &Root, manifest: &Manifest) -> bool {
+    let kept = kept(manifest);
+    root.objects.iter().any(|object| !is_needed(object, &kept))
+}
+
+fn kept(manifest: &Manifest) -> Vec<u64> {
+    manifest.states().map(|state| state.number).collect()
+}
+
+fn is_needed(object: &ObjectRecord, kept: &[u64]) -> bool {
+    let Some(died) = object.died else { return true };
+    let after = kept.partition_point(|number| *number < object.born);
+    kept.get(after).is_some_and(|number| *number < died)
 }
 
 /// What became of objects that no kept state needs.
@@ -76,6 +90,6 @@ pub(crate) fn collect(
     let before = before + left_over;
     let expired =
         writer.delete_expired(&mut |deleted, all| tell(before + deleted, before + all))?;
-    let waiting = root.doomed.len() as u64 - expired;
+    let waiting = (root.doomed.len() as u64).saturating_sub(expired);
     Ok(Collected { rewritten, deleted: left_over + expired, waiting })
 }

@@ -61,6 +61,7 @@ mod settings;
 mod states;
 mod store;
 pub mod streams;
+mod tend;
 mod verify;
 mod writer;
 

@@ -18,6 +18,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 pub(crate) struct Patience {
     /// For ever, if there is none.
     most: Option<Duration>,
+    /// When it ends, once nothing is lost by an error any more.
+    end: Mutex<Option<Instant>>,
     waiting: Mutex<Waiting>,
 }
 
@@ -31,12 +33,24 @@ struct Waiting {
 impl Patience {
     /// Repeats each request for up to `most`; for ever, if there is none.
     pub(crate) fn new(most: Option<Duration>) -> Self {
-        Self { most, waiting: Mutex::default() }
+        Self { most, end: Mutex::default(), waiting: Mutex::default() }
     }
 
     /// Why requests wait, if any does.
     pub(crate) fn trouble(&self) -> Option<Trouble> {
         self.waiting.lock().last.clone()
+    }
+
+    /// Repeats requests for so long only: all that was written is in the store.
+    pub(crate) fn end_after(&self, time: Duration) {
+        *self.end.lock() = Some(Instant::now() + time);
+    }
+
+    /// How long a request is still repeated that was made first at `began`. `None`: for ever.
+    fn left(&self, began: Instant) -> Option<Duration> {
+        let end = self.end.lock().map(|end| end.saturating_duration_since(Instant::now()));
+        let left = self.most.map(|most| most.saturating_sub(began.elapsed()));
+        end.into_iter().chain(left).min()
     }
 
     /// Makes a request until it succeeds, fails for good, or the time is over. Between two attempts
@@ -50,11 +64,12 @@ impl Patience {
             Err(error) if error.is_passing() => error,
             result => return result,
         };
-        if self.most == Some(Duration::ZERO) {
+        let began = Instant::now();
+        if self.left(began) == Some(Duration::ZERO) {
             return Err(error);
         }
         self.begin_to_wait(&error);
-        let result = self.go_on(go_on, request, error);
+        let result = self.go_on(began, go_on, request, error);
         let mut waiting = self.waiting.lock();
         waiting.requests -= 1;
         if waiting.requests == 0 {
@@ -65,13 +80,14 @@ impl Patience {
 
     fn go_on<T>(
         &self,
+        began: Instant,
         go_on: impl Fn() -> Result<(), ObjectsError>,
         mut request: impl FnMut() -> Result<T, ObjectsError>,
         mut error: ObjectsError,
     ) -> Result<T, ObjectsError> {
-        let (began, mut pause) = (Instant::now(), FIRST_PAUSE);
+        let mut pause = FIRST_PAUSE;
         loop {
-            let left = self.most.map_or(pause, |most| most.saturating_sub(began.elapsed()));
+            let left = self.left(began).unwrap_or(pause);
             if left.is_zero() {
                 return Err(error);
             }
@@ -147,6 +163,17 @@ mod tests {
         let result = patience.repeat(fenced, || fail(Problem::Temporary));
         assert!(matches!(result, Err(ObjectsError::Failed { .. })), "{result:?}");
         assert_eq!(patience.trouble(), None);
+    }
+
+    #[test]
+    fn where_nothing_can_be_lost_there_is_no_patience() {
+        let patience = Patience::new(None);
+        let go_on = || {
+            patience.end_after(Duration::ZERO);
+            Ok(())
+        };
+        assert!(patience.repeat(go_on, || fail(Problem::Denied)).is_err());
+        assert!(patience.repeat(|| panic!("it goes on"), || fail(Problem::Denied)).is_err());
     }
 
     #[test]

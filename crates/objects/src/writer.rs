@@ -17,6 +17,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use larder_device::Trouble;
@@ -49,6 +50,9 @@ const UPLOADING_THREADS: usize = 6;
 /// After a checkpoint, what is left of sparse segments is rewritten: up to this part of what was
 /// written since the checkpoint before.
 const REWRITTEN_PART: u64 = 4;
+
+/// How long the requests are repeated by which a writer says that it goes, if nothing else waits.
+const CLOSING: Duration = Duration::from_secs(5);
 
 /// A manifest that would name more segments becomes a checkpoint.
 const MOST_TAIL: usize = 64;
@@ -253,6 +257,34 @@ impl Writer {
         self.commit(Reason::Checkpoint)
     }
 
+    /// Has little patience if all that was written is in the store.
+    pub(crate) fn prepare_to_close(&self) {
+        let open = self.open.lock();
+        if open.segment.is_empty() && open.sealed.is_empty() {
+            self.shared.patience.end_after(CLOSING);
+        }
+    }
+
+    /// Makes a checkpoint if one finds what no kept state needs any more, and deletes what is due.
+    pub(crate) fn tend(&self) -> Result<(), ObjectsError> {
+        if self.is_checkpoint_due() {
+            self.checkpoint()?;
+        }
+        self.delete_expired(&mut |_, _| ()).map(drop)
+    }
+
+    fn is_checkpoint_due(&self) -> bool {
+        let mut manifest = self.manifest();
+        let tail = manifest.tail.iter().flat_map(|segment| &segment.deltas);
+        let freed: u64 = tail.filter(|delta| delta.offset.is_none()).map(|delta| delta.len).sum();
+        if freed >= self.segment_bytes as u64 {
+            return true;
+        }
+        manifest.thin_out(self.clock.now());
+        let checkpoint = Arc::clone(&*self.shared.content.checkpoint.read());
+        garbage::is_there(&checkpoint.root, &manifest)
+    }
+
     /// Flushes, and says in the manifest that nobody writes.
     pub(crate) fn close(&self) -> Result<(), ObjectsError> {
         self.commit(Reason::Close)
@@ -440,7 +472,10 @@ impl Writer {
     ) -> Result<u64, ObjectsError> {
         let commit = self.commit.lock();
         let checkpoint = Arc::clone(&*self.shared.content.checkpoint.read());
-        let expired = expired(&checkpoint, &commit.manifest, self.clock.now());
+        let mut expired = expired(&checkpoint, &commit.manifest, self.clock.now());
+        let deleted = self.deleted.lock();
+        expired.retain(|doomed| !deleted.contains(&doomed.id));
+        drop((deleted, commit));
         let (store, all) = (self.store(), expired.len() as u64);
         let mut done = 0;
         each(

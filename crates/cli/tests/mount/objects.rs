@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 use larder_objects::{Directory, ObjectDevice, Policy};
 use larder_testkit::manifest::{Manifest, assert_same};
@@ -291,7 +292,8 @@ fn a_writer_that_another_one_has_followed_writes_no_more() {
 }
 
 #[test]
-fn a_full_disk_below_the_objects_loses_no_state() {
+fn a_full_disk_below_the_objects_is_waited_for() {
+    const NO_SPACE: Option<i32> = Some(28);
     let mut mounted = Mounted::on_objects();
     let url = mounted.source().to_str().unwrap().to_owned();
     let disk = mounted.folder().join("objects");
@@ -302,19 +304,26 @@ fn a_full_disk_below_the_objects_loses_no_state() {
     mounted.shell("echo kept >kept");
     commit(&mounted.path());
     let full = mounted.join("large");
-    let mut file = File::create(&full).unwrap();
-    let piece = vec![7; 1 << 20];
-    let failed = (0..100).any(|_| file.write_all(&piece).and_then(|()| file.sync_all()).is_err());
-    assert!(failed, "100 MiB went into 40");
-    drop(file);
-    let _ = larder().arg("umount").arg(mounted.path()).output();
-    mounted.kill();
-    succeed(larder().args(["check", &url]));
+    let writer = thread::spawn(move || {
+        let mut file = File::create(&full).unwrap();
+        let piece = vec![7; 1 << 20];
+        (0..100).try_for_each(|_| file.write_all(&piece).and_then(|()| file.sync_all()))
+    });
+    let health = || {
+        let output = larder().arg("health").arg(mounted.path()).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    wait_until("it waits for room", || health().contains("waits"));
+    let error = fs::write(mounted.join("more"), vec![7; 1 << 20]).unwrap_err();
+    assert_eq!(error.raw_os_error(), NO_SPACE, "{error}");
     shell(&disk, "mount -o remount,size=400M .");
-    assert_eq!(succeed(larder().args(["cat", &format!("{url}:/kept")])), "kept\n");
-    mounted.mount(&[]);
-    mounted.shell("echo more >more && cat kept more");
+    if let Err(error) = writer.join().unwrap() {
+        assert_eq!(error.raw_os_error(), NO_SPACE, "{error}");
+    }
+    mounted.shell("echo more >more && sync more && cat kept more");
     mounted.unmount();
+    succeed(larder().args(["check", &url]));
+    assert_eq!(succeed(larder().args(["cat", &format!("{url}:/kept")])), "kept\n");
 }
 
 struct Unmounted<'a>(&'a Path);

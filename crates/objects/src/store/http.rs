@@ -13,9 +13,11 @@ use object_store::client::{
 };
 use object_store::{ClientConfigKey, ClientOptions};
 use ureq::Agent;
+use ureq::tls::TlsConfig;
 
 use super::Problem;
 use super::refusal::Refusal;
+use super::roots::trusted;
 
 /// How long a request may stand still. It is repeated then.
 const STANDSTILL: Duration = Duration::from_secs(30);
@@ -31,6 +33,8 @@ pub(super) struct Connector;
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let roots = trusted()
+            .map_err(|why| object_store::Error::Generic { store: "TLS", source: why.into() })?;
         let allows_http = options.get_config_value(&ClientConfigKey::AllowHttp);
         let config = Agent::config_builder()
             .https_only(allows_http.as_deref() != Some("true"))
@@ -38,6 +42,7 @@ impl HttpConnector for Connector {
             .timeout_connect(Some(STANDSTILL))
             .timeout_per_read(Some(STANDSTILL))
             .timeout_per_write(Some(STANDSTILL))
+            .tls_config(TlsConfig::builder().root_certs(roots).build())
             .max_idle_connections(32)
             .max_idle_connections_per_host(32)
             .user_agent(concat!("larder/", env!("CARGO_PKG_VERSION")))

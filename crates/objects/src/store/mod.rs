@@ -13,6 +13,8 @@ mod refusal;
 #[cfg(feature = "remote")]
 mod remote;
 mod retry;
+#[cfg(feature = "remote")]
+mod roots;
 
 use std::fmt;
 use std::ops::Range;

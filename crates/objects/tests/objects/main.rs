@@ -7,3 +7,4 @@ mod lost_replies;
 mod refusals;
 mod streams;
 mod support;
+mod tending;

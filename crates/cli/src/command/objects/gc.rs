@@ -16,7 +16,7 @@ use crate::progress::Progress;
 
 /// Delete objects that no kept state needs
 ///
-/// A mount does that too, now and then. This also finds objects that a crash left behind, and
+/// A mount does that too, whenever something is due. This also finds objects that a crash left behind, and
 /// rewrites segments of which little is needed. Readers may still use what no state needs any more,
 /// so it stays for a time.
 ///
@@ -33,7 +33,10 @@ pub struct Gc {
     /// From now on, delete objects so long after the last state that needs them has gone (1h)
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     delete_after: Option<u64>,
-    /// Where the file system is. It must not be in use
+    /// End the writing of whoever has the file system open, on whatever machine
+    #[arg(long)]
+    take_over: bool,
+    /// Where the file system is. It must not be in use: a mount deletes by itself
     #[arg(value_name = "URL", value_parser = parse_address)]
     address: Address,
 }
@@ -49,7 +52,8 @@ impl Gc {
     pub fn run(self, global: &Global) -> Outcome {
         let (store, options) = self.address.connect()?;
         let before = info(&*store)?;
-        let device = ObjectDevice::open(store, &options)?;
+        let open = if self.take_over { ObjectDevice::open } else { ObjectDevice::open_closed };
+        let device = open(store, &options)?;
         if self.keep.is_some() || self.delete_after.is_some() {
             let policy = self.keep.unwrap_or(before.policy);
             device.set_policy(policy, self.delete_after.unwrap_or(before.delete_after))?;
