@@ -56,8 +56,8 @@ pub enum ObjectsError {
 
     /// A writer has the device open, or ended without closing it.
     #[error(
-        "{store}: {by} has it open for writing, or ended without closing it; mount it once if it has \
-         ended, or end its writing with --take-over"
+        "{store}: {by} has it open for writing, or ended without closing it; mount it once if it \
+         has ended, or end its writing with --take-over"
     )]
     NotClosed {
         /// The store's name.

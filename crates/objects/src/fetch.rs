@@ -8,8 +8,8 @@ use crate::codec::Malformed;
 use crate::error::ObjectsError;
 use crate::store::Store;
 
-/// So often a part of an object is fetched that is not as it was written: the reply may be wrong, and
-/// the object right.
+/// So often a part of an object is fetched that is not as it was written: the reply may be wrong,
+/// and the object right.
 pub(crate) const ATTEMPTS: u32 = 3;
 
 /// Reads a part of an object. If `decode` does not understand it, fetches it again.

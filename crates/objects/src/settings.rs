@@ -40,7 +40,8 @@ pub enum Cached {
 }
 
 impl Settings {
-    /// The settings of this process: `LARDER_PATIENCE` (`5m`; for ever for a writer), `LARDER_CACHE` (a folder; by default
+    /// The settings of this process: `LARDER_PATIENCE` (`5m`; for ever for a writer),
+    /// `LARDER_CACHE` (a folder; by default
     /// `larder` in the user's folder for caches), `LARDER_CACHE_SIZE` (`4G`; `0`: no cache).
     ///
     /// # Errors

@@ -167,7 +167,10 @@ fn noted<T>(
     states: &[u64],
     findings: &Mutex<Vec<Finding>>,
 ) -> Result<Option<T>, ObjectsError> {
-    let is_for_now = |error: &ObjectsError| matches!(error, ObjectsError::Store(it) if it.problem == Problem::Temporary);
+    let is_for_now = |error: &ObjectsError| match error {
+        ObjectsError::Store(error) => error.problem == Problem::Temporary,
+        _ => false,
+    };
     let error = match result {
         Ok(found) => return Ok(Some(found)),
         Err(error) if is_for_now(&error) => return Err(error),

@@ -268,16 +268,26 @@ impl Writer {
     /// Makes a checkpoint if one finds what no kept state needs any more, and deletes what is due.
     pub(crate) fn tend(&self) -> Result<(), ObjectsError> {
         if self.is_checkpoint_due() {
+            // A store that is away for a while is no reason to fail.
+            read_manifest(self.store())?;
             self.checkpoint()?;
         }
         self.delete_expired(&mut |_, _| ()).map(drop)
     }
 
     fn is_checkpoint_due(&self) -> bool {
+        let freed = {
+            let open = self.open.lock();
+            if !open.sealed.is_empty() || !open.segment.has_no_content() {
+                // Somebody writes, and will flush.
+                return false;
+            }
+            open.segment.freed_bytes()
+        };
         let mut manifest = self.manifest();
         let tail = manifest.tail.iter().flat_map(|segment| &segment.deltas);
-        let freed: u64 = tail.filter(|delta| delta.offset.is_none()).map(|delta| delta.len).sum();
-        if freed >= self.segment_bytes as u64 {
+        let tail = tail.filter(|delta| delta.offset.is_none()).map(|delta| delta.len);
+        if freed + tail.sum::<u64>() >= self.segment_bytes as u64 {
             return true;
         }
         manifest.thin_out(self.clock.now());

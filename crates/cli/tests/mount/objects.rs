@@ -277,18 +277,27 @@ fn a_writer_that_another_one_has_followed_writes_no_more() {
         file.sync_all()
     };
     write("first", "one").unwrap();
-    let mut elsewhere = Command::new("unshare");
-    elsewhere.arg("--net").arg(env!("CARGO_BIN_EXE_larder"));
+    let elsewhere = || {
+        let mut elsewhere = Command::new("unshare");
+        elsewhere.arg("--net").arg(env!("CARGO_BIN_EXE_larder"));
+        elsewhere
+    };
+    // Maintenance ends no writing unless it is told to.
+    let output = elsewhere().args(["objects", "gc", &url]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("--take-over"), "{said}");
+    write("first again", "one").unwrap();
     let other = mounted.folder().join("other");
     fs::write(&other, "two").unwrap();
-    succeed(elsewhere.arg("cp").arg(&other).arg(format!("{url}:/second")));
+    succeed(elsewhere().arg("cp").arg(&other).arg(format!("{url}:/second")));
     let error = write("third", "three").unwrap_err();
     assert!(matches!(error.raw_os_error(), Some(5 | 30)), "{error}");
     // It has lost nothing of the other, and tells that changes did not reach the store.
-    assert_eq!(succeed(larder().args(["ls", &format!("{url}:/")])), "first\nsecond\n");
+    assert_eq!(succeed(larder().args(["ls", &format!("{url}:/")])), "first\nfirst again\nsecond\n");
     let _ = larder().arg("umount").arg(mounted.path()).output();
     mounted.kill();
     succeed(larder().args(["check", &url]));
+    succeed(larder().args(["objects", "gc", "--take-over", &url]));
 }
 
 #[test]

@@ -40,6 +40,12 @@ impl Deltas {
         self.0.insert(range.start, (range.end, offset));
     }
 
+    /// How much was discarded.
+    pub(crate) fn freed_bytes(&self) -> u64 {
+        let freed = self.0.iter().filter(|(_, (_, offset))| offset.is_none());
+        freed.map(|(start, (end, _))| end - start).sum()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -41,6 +41,16 @@ impl OpenSegment {
         self.deltas.is_empty()
     }
 
+    /// Whether it only frees.
+    pub(crate) fn has_no_content(&self) -> bool {
+        matches!(&*self.content.read(), Unsent::Open(content) if content.is_empty())
+    }
+
+    /// How much it frees.
+    pub(crate) fn freed_bytes(&self) -> u64 {
+        self.deltas.freed_bytes()
+    }
+
     /// Takes `bytes`, as many as fit, for the device from `start` on. Returns how many it took, and
     /// where they lie if the map must learn that.
     pub(crate) fn write(&mut self, start: u64, bytes: &[u8]) -> (usize, Option<u64>) {

@@ -129,25 +129,26 @@ pub trait Store: Send + Sync + fmt::Debug {
         version: &Version,
         before: &[u8],
     ) -> Result<Version, StoreError> {
-        let mut version = version.clone();
-        loop {
-            let refused = match self.try_replace(name, content.clone(), &version) {
-                Err(error) if error.problem == Problem::Condition => error,
-                result => return result,
-            };
-            let found = self.get_versioned(name)?;
-            if found.content == content {
-                return Ok(found.version);
-            }
-            if found.content != before {
-                return Err(refused);
-            }
-            if found.version == version {
-                return Err(refused.into_passing());
-            }
-            // The reply to an earlier replacement gave a wrong one.
-            version = found.version;
+        let refused = match self.try_replace(name, content.clone(), version) {
+            Err(error) if error.problem == Problem::Condition => error,
+            result => return result,
+        };
+        let found = self.get_versioned(name)?;
+        if found.content == content {
+            return Ok(found.version);
         }
+        if found.content != before {
+            return Err(refused);
+        }
+        if found.version == *version {
+            return Err(refused.into_passing());
+        }
+        // The reply to an earlier request gave a wrong one.
+        let again = self.try_replace(name, content, &found.version);
+        again.map_err(|error| match error.problem {
+            Problem::Condition => error.into_passing(),
+            _ => error,
+        })
     }
 
     /// Deletes an object, which may be gone already.

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::part::Checksum;
 use crate::codec::{Decoder, Encoder, Malformed};
 use crate::error::ObjectsError;
+use crate::fetch::understood;
 use crate::store::{Problem, Store, Versioned};
 
 /// The catalogue's name.
@@ -298,14 +299,15 @@ impl Catalogue {
     }
 
     fn read(store: &dyn Store) -> Result<Option<(Self, Versioned)>, ObjectsError> {
-        match store.get_versioned(NAME) {
-            Ok(found) => {
-                let damaged = |why| ObjectsError::damaged(store, NAME, &why);
-                Ok(Some((Self::decode(&found.content).map_err(damaged)?, found)))
-            }
+        let get = || match store.get_versioned(NAME) {
+            Ok(found) => Ok(Some(found)),
             Err(error) if error.problem == Problem::NotFound => Ok(None),
             Err(error) => Err(error.into()),
-        }
+        };
+        understood(store, NAME, get, |found: &Option<Versioned>| {
+            let Some(found) = found else { return Ok(None) };
+            Ok(Some((Self::decode(&found.content)?, found.clone())))
+        })
     }
 
     /// Changes the catalogue in one step, and creates it if there is none. `change` is called again

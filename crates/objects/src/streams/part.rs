@@ -6,7 +6,9 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::catalogue::{Stream, StreamId};
+use crate::codec::Malformed;
 use crate::error::ObjectsError;
+use crate::fetch::understood;
 use crate::store::Store;
 
 /// The folder of parts.
@@ -162,15 +164,16 @@ fn fetch(
         return Ok(Bytes::new());
     }
     // Simple web servers give whole objects only.
-    let bytes = store.get_versioned(name)?.content;
-    if bytes.len() as u64 != len_bytes {
-        let why = format!("it has {} bytes and not {len_bytes}", bytes.len());
-        return Err(ObjectsError::damaged(store, name, &why));
-    }
-    if Checksum::of(&bytes) != checksum {
-        return Err(ObjectsError::damaged(store, name, &"its content has another checksum"));
-    }
-    Ok(bytes)
+    let get = || Ok(store.get_versioned(name)?.content);
+    understood(store, name, get, |bytes: &Bytes| {
+        if bytes.len() as u64 != len_bytes {
+            return Err(Malformed("it has another length"));
+        }
+        if Checksum::of(bytes) != checksum {
+            return Err(Malformed("its content has another checksum"));
+        }
+        Ok(bytes.clone())
+    })
 }
 
 #[cfg(test)]

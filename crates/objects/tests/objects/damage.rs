@@ -1,6 +1,7 @@
 //! Wrong replies of a sound store, and damage in the store: what is wrong is never used, copied or
 //! kept, and what is sound is found again.
 
+use std::io::{Read, Write};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,6 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use larder_device::Device;
+use larder_objects::streams::{
+    Begun, Catalogue, Description, Download, Name, Origin, Pace, Upload,
+};
 use larder_objects::{
     CacheFolder, Listed, ObjectDevice, Options, Policy, Store, StoreError, Version, Versioned,
     verify,
@@ -247,4 +251,40 @@ fn verification_finds_all_damage_that_a_kept_state_would_meet() {
     }
     store.delete(segments[3]).unwrap();
     assert_eq!(findings().len(), 4, "{:?}", findings());
+}
+
+/// Each reply while a stream is received is wrong in turn.
+#[test]
+fn a_stream_is_received_in_spite_of_wrong_replies() {
+    let pace = Pace { part_bytes: 1000, at_once: 2 };
+    let content = &content()[..5500];
+    for wrong in WRONG {
+        for first in 0.. {
+            let store = Arc::new(Liar::new(wrong, u64::MAX, 0));
+            let shared: Arc<dyn Store> = Arc::clone(&store) as _;
+            let description = Description {
+                snapshot: Origin { uuid: [1; 16], ctransid: 1 },
+                parent: None,
+                clone_sources: Vec::new(),
+                version: 1,
+                is_compressed: false,
+            };
+            let name = Name::new(b"one").unwrap();
+            let begun = Upload::begin(shared, &name, &description, pace).unwrap();
+            let Begun::Upload(mut upload) = begun else { panic!("it is there") };
+            upload.write_all(content).unwrap();
+            upload.finish().unwrap();
+            let store = Arc::new(into_store(store).again(wrong, first, 2));
+            let shared: Arc<dyn Store> = Arc::clone(&store) as _;
+            let catalogue = Catalogue::load(&*shared).unwrap();
+            let stream = &catalogue.streams[0];
+            let mut received = Vec::new();
+            let mut download = Download::begin(shared, stream, 0, pace).unwrap();
+            download.read_to_end(&mut received).unwrap();
+            assert!(received == content, "{wrong:?} {first}");
+            if store.replies() <= first {
+                break;
+            }
+        }
+    }
 }

@@ -148,3 +148,70 @@ fn no_refusal_costs_a_writer_what_it_has_written() {
         }
     });
 }
+
+/// A store whose replies tell versions that are none.
+#[derive(Debug)]
+struct Forgetful(MemoryStore, AtomicU64);
+
+impl Forgetful {
+    fn is_wrong(&self) -> bool {
+        self.1.fetch_add(1, Ordering::Relaxed) % 3 == 0
+    }
+}
+
+impl Store for Forgetful {
+    fn name(&self) -> &'static str {
+        "forgetful"
+    }
+
+    fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        self.0.get(name, range)
+    }
+
+    fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
+        let found = self.0.get_versioned(name)?;
+        let version = if self.is_wrong() { Version("none".to_owned()) } else { found.version };
+        Ok(Versioned { version, ..found })
+    }
+
+    fn try_create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
+        self.0.try_create(name, content)
+    }
+
+    fn try_replace(
+        &self,
+        name: &str,
+        content: Bytes,
+        version: &Version,
+    ) -> Result<Version, StoreError> {
+        let version = self.0.try_replace(name, content, version)?;
+        Ok(if self.is_wrong() { Version("none".to_owned()) } else { version })
+    }
+
+    fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.0.delete(name)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        self.0.list(prefix)
+    }
+}
+
+#[test]
+fn a_wrong_version_in_a_reply_ends_no_writer() {
+    for first in 0..3 {
+        let store = MemoryStore::default();
+        ObjectDevice::create(&store, 1 << 20, Policy::default(), 0).unwrap();
+        let store: Arc<dyn Store> = Arc::new(Forgetful(store, AtomicU64::new(first)));
+        // The opening asks whether the store keeps its word.
+        let opened = (0..20).find_map(|_| {
+            ObjectDevice::open_elsewhere(Arc::clone(&store), &Options::default()).ok()
+        });
+        let device = opened.unwrap();
+        for round in 0..20 {
+            device.write_at(&[round + 1; BLOCK], u64::from(round) * BLOCK as u64).unwrap();
+            device.flush().unwrap();
+        }
+        assert_content(&device, 20);
+    }
+}

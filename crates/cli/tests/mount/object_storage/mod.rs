@@ -6,7 +6,8 @@ mod network;
 mod server;
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::slice::from_ref;
@@ -247,6 +248,85 @@ fn a_mount_without_patience_becomes_read_only() {
     mounted.serve(&[]);
     assert_eq!(mounted.shell("ls && cat kept"), "kept\nkept");
     mounted.unmount();
+}
+
+/// Keys in a file expire while they are used: the next attempt has those that the file has by then.
+#[test]
+fn credentials_are_read_again_when_a_server_refuses_them() {
+    let mounted = Mounted::on_objects();
+    let folder = mounted.folder();
+    let file = folder.join("credentials");
+    let keys = |key: &str| {
+        let text = format!("[default]\naws_access_key_id={key}\naws_secret_access_key=secret\n");
+        fs::write(folder.join("credentials"), text).unwrap();
+    };
+    keys("EXPIRED");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let mut info = crate::support::larder();
+    info.args(["objects", "info", "s3://photos/pantry"]).env("AWS_ENDPOINT", endpoint);
+    info.env("AWS_SHARED_CREDENTIALS_FILE", file).env("AWS_REGION", "us-east-1");
+    info.env("AWS_ALLOW_HTTP", "true").env_remove("AWS_ACCESS_KEY_ID");
+    let info = info.stderr(Stdio::piped()).spawn().unwrap();
+    let mut seen = Vec::new();
+    while !seen.contains(&false) {
+        let (mut connection, _) = listener.accept().unwrap();
+        let mut head = String::new();
+        let mut lines = BufReader::new(connection.try_clone().unwrap()).lines();
+        while let Some(line) = lines.next().transpose().unwrap().filter(|line| !line.is_empty()) {
+            head.push_str(&line);
+        }
+        let is_expired = head.contains("Credential=EXPIRED/");
+        keys("FRESH");
+        let status = if is_expired { "403 Forbidden" } else { "404 Not Found" };
+        let reply = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        connection.write_all(reply.as_bytes()).unwrap();
+        seen.push(is_expired);
+    }
+    let output = info.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("there is no file system here"), "{said}");
+    assert_eq!(seen, [true, false]);
+}
+
+/// A server with a certificate of an authority that only the user knows.
+#[test]
+fn authorities_that_the_user_names_are_trusted() {
+    let mounted = Mounted::on_objects();
+    let folder = mounted.folder();
+    crate::support::shell(
+        folder,
+        "openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 30 -subj /CN=ca
+         openssl req -newkey rsa:2048 -nodes -keyout s.key -out s.csr -subj /CN=localhost
+         echo subjectAltName=DNS:localhost >e
+         openssl x509 -req -in s.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out s.crt -days 30 \
+             -extfile e",
+    );
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let mut server = Command::new("openssl")
+        .args(["s_server", "-cert", "s.crt", "-key", "s.key", "-www", "-accept", &port])
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let address = format!("127.0.0.1:{port}");
+    wait_until("the server listens", || TcpStream::connect(&address).is_ok());
+    let said = |variable: Option<&str>| {
+        let mut info = crate::support::larder();
+        info.args(["objects", "info", &format!("https://localhost:{port}/pantry")]);
+        info.env("LARDER_PATIENCE", "1s").env_remove("AWS_CA_BUNDLE").env_remove("SSL_CERT_FILE");
+        info.envs(variable.map(|name| (name, folder.join("ca.crt"))));
+        String::from_utf8_lossy(&info.output().unwrap().stderr).into_owned()
+    };
+    assert!(said(None).contains("certificate"), "{}", said(None));
+    for variable in ["AWS_CA_BUNDLE", "SSL_CERT_FILE"] {
+        let said = said(Some(variable));
+        assert!(!said.contains("certificate"), "{variable}: {said}");
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
 }
 
 /// Streams are sent and received in bad weather, and a sender that Ctrl-C ended goes on.
