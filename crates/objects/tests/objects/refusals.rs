@@ -155,7 +155,7 @@ struct Forgetful(MemoryStore, AtomicU64);
 
 impl Forgetful {
     fn is_wrong(&self) -> bool {
-        self.1.fetch_add(1, Ordering::Relaxed) % 3 == 0
+        self.1.fetch_add(1, Ordering::Relaxed).is_multiple_of(3)
     }
 }
 
