@@ -15,8 +15,9 @@ use crate::store::{Problem, Store, StoreError};
 pub(crate) fn conditions(store: &dyn Store) -> Result<Clock, ObjectsError> {
     let name = format!("probe-{}", uuid::Uuid::new_v4());
     let result = try_conditions(store, &name);
-    if let Err(error) = store.delete(&name) {
-        // Keys that may not delete are no reason to write nothing.
+    let deleted = store.delete(&name);
+    // Keys that may not delete are no reason to write nothing.
+    if let (Err(error), Ok(_)) = (deleted, &result) {
         tracing::warn!("{error}; this object of a trial stays, and nothing needs it");
     }
     let store_name = store.name().to_owned();
