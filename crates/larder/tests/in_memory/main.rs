@@ -7,6 +7,7 @@
 #[path = "../support/data.rs"]
 mod data;
 mod full;
+mod doubt;
 #[path = "../support/model.rs"]
 mod model;
 mod objects;
