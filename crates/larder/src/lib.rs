@@ -82,8 +82,8 @@ pub mod commands {
 }
 
 pub use find::{
-    FilesystemName, block_devices, find_filesystem, find_filesystems, find_further_devices,
-    is_seed, uuid_of,
+    FilesystemName, block_devices, find_filesystem, find_filesystems, find_filesystems_named,
+    find_further_devices, is_seed, is_still_on, uuid_of,
 };
 #[doc(inline)]
 pub use larder_filesystem::{

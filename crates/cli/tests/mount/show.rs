@@ -1,11 +1,13 @@
 //! `filesystem show` of all that there is, and what it says of images that are mounted.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use larder_testkit::{ImageSpec, KernelImage, LoopDevice, Mount, Profile, Scratch};
+use rustix::fs::FallocateFlags;
 
 use crate::support::{Mounted, larder, succeed};
 
@@ -182,4 +184,39 @@ fn an_image_that_is_mounted_is_shown_by_its_mount() {
     let shown = succeed(larder().args(["filesystem", "df"]).arg(mounted.image()));
     assert!(!shown.contains("GlobalReserve"), "{shown}");
     mounted.check();
+}
+
+/// What is wrong with a file system does not matter to a command that named another.
+#[test]
+fn others_that_cannot_be_opened_are_not_spoken_of() {
+    let image = KernelImage::empty(&ImageSpec::new("show-sound").label("sound-and-well"));
+    let broken = KernelImage::empty(&ImageSpec::new("show-broken").label("torn-to-pieces"));
+    let path = &broken.devices()[0];
+    overwrite_trees(path);
+    let _devices = [LoopDevice::attach(&image.devices()[0]), LoopDevice::attach(path)];
+    let show = |name: &str| larder().args(["filesystem", "show", name]).output().unwrap();
+    let output = show("sound-and-well");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert!(output.status.success());
+    let output = show("of-nothing-at-all");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((said.matches("ERROR").count(), said.lines().count()), (1, 1), "{said}");
+    let output = show("torn-to-pieces");
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("ERROR: ") && said.contains("/dev/loop"), "{said}");
+}
+
+/// Leaves nothing but the superblocks.
+fn overwrite_trees(image: &Path) {
+    let file = File::options().write(true).open(image).unwrap();
+    for (start, end) in [(1 << 20, 64 << 20), (65 << 20, image.metadata().unwrap().len())] {
+        rustix::fs::fallocate(
+            &file,
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            start,
+            end - start,
+        )
+        .unwrap();
+    }
 }

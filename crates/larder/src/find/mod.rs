@@ -183,7 +183,26 @@ pub(crate) fn is_seed_at(path: &Path, place: Place) -> bool {
 
 /// All file systems on block devices that the kernel knows and the caller may read, by their uuids.
 /// For each its devices, or an error if two claim to be the same one.
+///
+/// Devices come and go: if one of these cannot be used, ask [`is_still_on`] before you call that an
+/// error.
 pub fn find_filesystems() -> BTreeMap<Uuid, Result<Vec<PathBuf>>> {
+    find_where(|_| true)
+}
+
+/// Those that have one of `names`, of [all](find_filesystems). What is wrong with others does not
+/// matter.
+pub fn find_filesystems_named(names: &[FilesystemName]) -> BTreeMap<Uuid, Result<Vec<PathBuf>>> {
+    find_where(|superblock| names.iter().any(|name| name.is_of(superblock)))
+}
+
+/// Whether all of `devices`, on which the file system `uuid` was found, still have a part of it. One
+/// that has not was detached or written over meanwhile.
+pub fn is_still_on(uuid: Uuid, devices: &[impl AsRef<Path>]) -> bool {
+    devices.iter().all(|device| uuid_of(device) == Some(uuid))
+}
+
+fn find_where(is_wanted: impl Fn(&Superblock) -> bool) -> BTreeMap<Uuid, Result<Vec<PathBuf>>> {
     let named = |(uuid, devices): (Uuid, Devices)| {
         let failed = |text| DeviceError::Open {
             device: format!("UUID={uuid}"),
@@ -191,7 +210,7 @@ pub fn find_filesystems() -> BTreeMap<Uuid, Result<Vec<PathBuf>>> {
         };
         (uuid, devices.paths().map_err(|text| failed(text).into()))
     };
-    devices_of_filesystems(|_| true).into_iter().map(named).collect()
+    devices_of_filesystems(is_wanted).into_iter().map(named).collect()
 }
 
 /// The block devices of all file systems whose superblock `is_wanted`.

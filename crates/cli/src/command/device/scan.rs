@@ -55,7 +55,7 @@ impl Scan {
         let mut failures = 0;
         if self.devices.is_empty() {
             say("Scanning for Btrfs filesystems".to_owned())?;
-            for (_, devices) in larder::find_filesystems() {
+            for (uuid, devices) in larder::find_filesystems() {
                 let devices = devices.unwrap_or_else(|error| {
                     eprintln!("ERROR: {}", message(&error.into()));
                     failures += 1;
@@ -64,6 +64,7 @@ impl Scan {
                 for device in devices {
                     match scan(&list, &device) {
                         Ok(()) => say(format!("registered: {}", device.display()))?,
+                        Err(_) if !larder::is_still_on(uuid, &[&device]) => {}
                         Err(error) => {
                             eprintln!("ERROR: {}", message(&error));
                             failures += 1;

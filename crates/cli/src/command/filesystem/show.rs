@@ -2,11 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 use clap::Args;
-use larder::{DeviceInfo, OpenOptions, Overview, Uuid, find_filesystems};
+use larder::{
+    DeviceInfo, Filesystem, FilesystemName, OpenOptions, Overview, Uuid, find_filesystems,
+    find_filesystems_named, is_still_on,
+};
 use larder_objects::is_url;
 use serde::Serialize;
 
@@ -55,8 +59,8 @@ impl Show {
     pub fn run(self, global: &Global) -> Outcome {
         let (filesystems, failures) = match &self.operand {
             Some(operand) if names_place(operand) => (vec![self.at(operand)?], 0),
-            Some(operand) => (self.named(operand)?, 0),
-            None => self.all()?,
+            Some(operand) => self.named(operand)?,
+            None => self.found(find_filesystems)?,
         };
         let mut out = stdout();
         if global.is_json() {
@@ -79,26 +83,32 @@ impl Show {
     }
 
     /// The file system with this uuid, or those with this label.
-    fn named(&self, name: &Path) -> anyhow::Result<Vec<Box<dyn Overview>>> {
-        let (mut filesystems, _) = self.all()?;
+    fn named(&self, name: &Path) -> anyhow::Result<(Vec<Box<dyn Overview>>, usize)> {
         let uuid = name.to_str().and_then(|text| parse_uuid(text).ok());
+        let label = FilesystemName::Label(name.as_os_str().as_bytes().to_vec());
+        let names: Vec<_> = uuid.map(FilesystemName::Uuid).into_iter().chain([label]).collect();
+        let (mut filesystems, failures) = self.found(|| find_filesystems_named(&names))?;
         let is_it = |filesystem: &dyn Overview| {
             let is_its_uuid = || uuid.is_some() && filesystem.uuid().ok() == uuid;
             is_its_uuid() || filesystem.label().is_ok_and(|label| label == name.as_os_str())
         };
         filesystems.retain(|filesystem| is_it(&**filesystem));
         ensure!(
-            !filesystems.is_empty(),
+            !filesystems.is_empty() || failures > 0,
             "{}: neither a file or device, nor the uuid or label of a file system that is mounted \
              or on a block device",
             name.display()
         );
-        Ok(filesystems)
+        Ok((filesystems, failures))
     }
 
-    /// All file systems that are wanted, and how many could not be opened.
-    fn all(&self) -> anyhow::Result<(Vec<Box<dyn Overview>>, usize)> {
-        let on_devices = if self.mounted { BTreeMap::new() } else { find_filesystems() };
+    /// All that are mounted, and those that `find` finds on devices, as far as they are wanted; and
+    /// how many could not be opened.
+    fn found(
+        &self,
+        find: impl Fn() -> BTreeMap<Uuid, larder::Result<Vec<PathBuf>>>,
+    ) -> anyhow::Result<(Vec<Box<dyn Overview>>, usize)> {
+        let on_devices = if self.mounted { BTreeMap::new() } else { find() };
         let mounted = present::mounted()?;
         let uuids: BTreeSet<Uuid> = mounted.iter().map(|mounted| mounted.uuid).collect();
         let is_wanted = |uuid: &Uuid| !self.all_devices || on_devices.contains_key(uuid);
@@ -113,8 +123,9 @@ impl Show {
             if uuids.contains(&uuid) {
                 continue;
             }
-            match devices.and_then(|paths| OpenOptions::new().degraded(true).open(paths)) {
-                Ok(filesystem) => filesystems.push(Box::new(filesystem)),
+            match devices.and_then(|paths| open_found(uuid, &paths)) {
+                Ok(Some(filesystem)) => filesystems.push(Box::new(filesystem)),
+                Ok(None) => {}
                 Err(error) => {
                     eprintln!("ERROR: {}", message(&error.into()));
                     failures += 1;
@@ -154,6 +165,14 @@ impl Show {
         }
         writeln!(out)?;
         Ok(())
+    }
+}
+
+/// Opens the file system that was found on these devices; none if it is there no more.
+fn open_found(uuid: Uuid, devices: &[PathBuf]) -> larder::Result<Option<Filesystem>> {
+    match OpenOptions::new().degraded(true).open(devices) {
+        Err(_) if !is_still_on(uuid, devices) => Ok(None),
+        opened => opened.map(Some),
     }
 }
 
