@@ -114,7 +114,7 @@ pub use filesystem::spaces::{Space, SpaceKind, Spaces};
 pub use filesystem::stats::{DelayedStats, ExtentMapStats, Stats};
 pub use filesystem::tree_items::{TreeItem, TreeItems};
 pub use inode::attributes::SetAttributes;
-pub use inode::handle::Inode;
+pub use inode::handle::{Inode, StandsIn};
 pub use inode::links::Link;
 pub use inode::metadata::{FileType, Metadata, Timestamp};
 pub use inode::new::NewInode;

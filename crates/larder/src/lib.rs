@@ -96,7 +96,7 @@ pub use larder_filesystem::{
     UsedExtent, Walk, WalkEntry, WriteCompression, WritePolicy, Xattr, XattrMode, Xattrs,
 };
 #[doc(hidden)]
-pub use larder_filesystem::{FindExtents, Queue, Reserve, Tuning};
+pub use larder_filesystem::{FindExtents, Queue, Reserve, StandsIn, Tuning};
 pub use larder_format::compression::{
     Algorithm as CompressionAlgorithm, Compression, CompressionSpecError,
 };

@@ -5,10 +5,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use larder_testkit::{Content, ImageSpec, KernelImage};
+use larder_testkit::{Content, ImageSpec, KernelImage, KernelMount, Scratch};
 use rustix::io::Errno;
 
-use crate::support::{Mounted, larder, succeed};
+use crate::support::{Mounted, assert_same_lines, larder, python, succeed};
 
 fn subvolume(mounted: &Mounted, arguments: &[&str]) -> String {
     succeed(larder().arg("subvolume").args(arguments).current_dir(mounted.path()))
@@ -180,4 +180,54 @@ fn addresses_lead_to_paths_that_the_mount_shows() {
     assert!(seen[1].ends_with("subvol other could not be accessed: not mounted"), "{seen:?}");
     mounted.unmount();
     mounted.check();
+}
+
+/// A shell may still be in a subvolume that is gone. The message names that one, and not the place
+/// where the snapshot was to be.
+#[test]
+fn a_snapshot_of_a_deleted_subvolume_names_the_deleted_one() {
+    let mut mounted = Mounted::new();
+    let refused = |point: &Path| {
+        let line = "mkdir -p other; $0 subvolume create gone >/dev/null; cd gone;
+            $0 subvolume delete ../gone >/dev/null; ! $0 subvolume snapshot . ../other/new 2>&1";
+        let mut bash = Command::new("bash");
+        bash.args(["-euc", line, env!("CARGO_BIN_EXE_larder")]).current_dir(point);
+        assert_eq!(succeed(&mut bash), "ERROR: .: the subvolume was deleted\n");
+    };
+    refused(&mounted.path());
+    mounted.unmount();
+    refused(KernelMount::open(&[mounted.image()], "").path());
+}
+
+/// What a program changes of such a directory is shown at its path as long as a program has it
+/// open, as on the kernel's btrfs.
+#[test]
+fn open_stand_ins_show_what_was_changed() {
+    let script = "import os, sys
+p = 'copy/inner'
+opened = os.open(p, os.O_RDONLY)
+def show(status): return oct(status.st_mode), status.st_uid, status.st_gid, int(status.st_mtime) == 9
+def tell(): print(show(os.stat(p)), show(os.fstat(opened)), os.stat(p).st_ino)
+os.chmod(p, 0o700); tell()
+os.chown(p, 5, 6); tell()
+os.utime(p, (9, 9)); tell()
+os.fchmod(opened, 0o711); tell()
+os.listdir('copy'); os.listdir(p); tell()
+os.chmod(p, 0o500); os.chmod(p, 0o600); tell()";
+    let said = |point: &Path| {
+        let run = |words: &str| {
+            succeed(larder().arg("subvolume").args(words.split(' ')).current_dir(point))
+        };
+        run("create outer");
+        run("create outer/inner");
+        run("snapshot outer copy");
+        python(point, script, &[])
+    };
+    let mut ours = Mounted::new();
+    let (seen, image) = (said(&ours.path()), Scratch::new());
+    ours.unmount();
+    ours.check();
+    let image = image.sparse_file("image", 256 << 20);
+    succeed(larder().args(["mkfs", "-q"]).arg(&image));
+    assert_same_lines(&seen, &said(KernelMount::open(&[image], "").path()));
 }

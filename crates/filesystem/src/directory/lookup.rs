@@ -32,8 +32,8 @@ impl Directory {
     /// The directory that holds this one. For the root of a subvolume it is the directory with the
     /// subvolume's name, for the root of the top level the root itself.
     pub fn parent(&self) -> Result<Self> {
-        if let Some(directory) = self.stands_in() {
-            return self.subvolume().inode(directory)?.into_directory();
+        if let Some(entry) = self.stands_in() {
+            return self.subvolume().inode(entry.directory)?.into_directory();
         }
         if !self.is_subvolume_root() {
             return self.while_unchanged(|| {
@@ -140,7 +140,7 @@ impl Directory {
             }
             Target::Subvolume(id) => {
                 let root = nested(self.subvolume(), id, self.number(), name, index)?;
-                Ok(root.map_or_else(|| Inode::empty_subvolume(self), Self::into_inode))
+                Ok(root.map_or_else(|| Inode::empty_subvolume(self, id), Self::into_inode))
             }
         }
     }

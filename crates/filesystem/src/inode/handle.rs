@@ -35,8 +35,16 @@ pub struct Inode {
     pub(super) number: u64,
     attributes: Attributes,
     pub(super) file_type: FileType,
-    /// For a directory that stands for a subvolume: the directory that has the entry.
-    stands_in: Option<u64>,
+    stands_in: Option<StandsIn>,
+}
+
+/// The entry that a directory stands at, for a subvolume that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StandsIn {
+    /// Number of the directory that has the entry.
+    pub directory: u64,
+    /// Id of the subvolume that the entry names.
+    pub subvolume: u64,
 }
 
 /// Where an inode's attributes are.
@@ -130,8 +138,8 @@ impl Inode {
     }
 
     /// The empty directory that stands where `directory` has an entry for a subvolume that is not
-    /// there: the subvolume was nested in the origin of a snapshot.
-    pub(crate) fn empty_subvolume(directory: &Self) -> Self {
+    /// there: the subvolume `id` was nested in the origin of a snapshot.
+    pub(crate) fn empty_subvolume(directory: &Self, id: u64) -> Self {
         let mut item = InodeItem::new_zeroed();
         item.mode = 0o040_755.into();
         item.nlink = 1.into();
@@ -140,7 +148,7 @@ impl Inode {
             number: EMPTY_SUBVOLUME,
             attributes: Attributes::Committed(item),
             file_type: FileType::Directory,
-            stands_in: Some(directory.number),
+            stands_in: Some(StandsIn { directory: directory.number, subvolume: id }),
         }
     }
 
@@ -272,8 +280,9 @@ impl Inode {
         if self.is_subvolume_root() { Ok(self.subvolume) } else { Err(Error::NotASubvolume) }
     }
 
-    /// For a directory that stands for a subvolume: the directory that has the entry.
-    pub(crate) fn stands_in(&self) -> Option<u64> {
+    /// The entry that this directory stands at, if it stands for a subvolume that is not there.
+    #[doc(hidden)]
+    pub fn stands_in(&self) -> Option<StandsIn> {
         self.stands_in
     }
 

@@ -3,7 +3,8 @@
 //! # Invariants
 //! - A node stays in the table as long as the kernel has looked it up more often than it forgot it.
 //! - A node's number follows from its subvolume and inode number alone ([`super::numbers`]), so that
-//!   it is the same in every mount. Two inodes never share a number: if they would, the second is refused. While the
+//!   it is the same in every mount. A directory that stands for a subvolume has a number of its own
+//!   as long as the kernel knows it, and another one when it is looked up again. Two inodes never share a number: if they would, the second is refused. While the
 //!   file system is mounted, no number is used twice; the generation tells a node from earlier ones
 //!   with its number.
 //! - An inode that only a listing showed is not open, nor one that was looked up while there were
@@ -17,7 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use larder::{
-    Directory, ErrorKind, File, Filesystem, Inode, InodeFlags, Metadata, OpenFile, Subvolume,
+    Directory, ErrorKind, File, Filesystem, Inode, InodeFlags, Metadata, OpenFile, StandsIn,
+    Subvolume,
 };
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
@@ -117,7 +119,17 @@ pub(super) struct Nodes {
     /// The [weight](KnownInode::weight) of all in the shards.
     weight: AtomicUsize,
     root: Inode,
+    /// The numbers of the directories that stand for subvolumes, of those that are in the shards.
+    /// This lock comes before that of a shard.
+    stand_ins: Mutex<HashMap<StandInPlace, u64>>,
     next_stand_in: AtomicU64,
+}
+
+/// The subvolume with an entry for a subvolume that is not there, and the entry.
+type StandInPlace = (u64, StandsIn);
+
+fn place_of(inode: &Inode) -> Option<StandInPlace> {
+    Some((inode.subvolume_id(), inode.stands_in()?))
 }
 
 /// The [generation](FuseNode::generation) of an inode in `subvolume`.
@@ -290,6 +302,7 @@ impl Nodes {
             shards: std::array::from_fn(|_| Mutex::default()),
             weight: AtomicUsize::new(LISTED_PER_OPEN),
             root: root.clone(),
+            stand_ins: Mutex::default(),
             next_stand_in: AtomicU64::new(STAND_INS),
         };
         let known = Known { inode: KnownInode::Open(Arc::new(FuseNode::new(root))), lookups: 1 };
@@ -358,7 +371,13 @@ impl Nodes {
 
     /// Counts a lookup of `inode`, and returns its number and node.
     pub(super) fn look_up(&self, inode: Inode) -> Result<(u64, Arc<FuseNode>), Errno> {
-        let id = self.id_of(&inode);
+        let Some(place) = place_of(&inode) else { return self.enter(self.id_of(&inode), inode) };
+        let mut stand_ins = self.stand_ins.lock();
+        let id = *stand_ins.entry(place).or_insert_with(|| self.unused_stand_in());
+        self.enter(id, inode)
+    }
+
+    fn enter(&self, id: u64, inode: Inode) -> Result<(u64, Arc<FuseNode>), Errno> {
         let mut shard = self.shard(id).lock();
         let Some(known) = shard.get_mut(&id) else {
             let node = Arc::new(FuseNode::new(inode));
@@ -423,6 +442,7 @@ impl Nodes {
 
     /// The kernel forgets `lookups` of its lookups.
     pub(super) fn forget(&self, id: u64, lookups: u64) {
+        let mut stand_ins = is_stand_in(id).then(|| self.stand_ins.lock());
         let mut shard = self.shard(id).lock();
         let Some(known) = shard.get_mut(&id) else { return };
         known.lookups = known.lookups.saturating_sub(lookups);
@@ -430,8 +450,14 @@ impl Nodes {
             let forgotten = shard.remove(&id);
             let weight = forgotten.as_ref().map_or(0, |known| known.inode.weight());
             self.weight.fetch_sub(weight, Relaxed);
+            if let Some(stand_ins) = &mut stand_ins
+                && let Some(KnownInode::Open(node)) = forgotten.as_ref().map(|it| &it.inode)
+                && let Some(place) = place_of(&node.inode)
+            {
+                stand_ins.remove(&place);
+            }
             // This may delete an orphan: not under the lock.
-            drop(shard);
+            drop((shard, stand_ins));
             drop(forgotten);
         }
     }
@@ -488,6 +514,7 @@ impl Nodes {
 
     /// The kernel forgets everything.
     pub(super) fn forget_all(&self) {
+        self.stand_ins.lock().clear();
         for shard in &self.shards {
             let forgotten = std::mem::take(&mut *shard.lock());
             let weight = forgotten.values().map(|known| known.inode.weight()).sum();
@@ -537,10 +564,15 @@ impl Nodes {
         if *inode == self.root {
             return ROOT_ID;
         }
-        if inode.is_empty_subvolume() {
-            return self.next_stand_in.fetch_add(1, Relaxed);
+        if let Some(place) = place_of(inode) {
+            let known = self.stand_ins.lock().get(&place).copied();
+            return known.unwrap_or_else(|| self.unused_stand_in());
         }
         number_of(inode.subvolume_id(), inode.number())
+    }
+
+    fn unused_stand_in(&self) -> u64 {
+        self.next_stand_in.fetch_add(1, Relaxed)
     }
 
     fn shard(&self, id: u64) -> &Mutex<HashMap<u64, Known>> {

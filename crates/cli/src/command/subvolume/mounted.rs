@@ -46,6 +46,15 @@ fn expect_root(file: &File) -> anyhow::Result<()> {
     }
 }
 
+/// Whether the subvolume with this root is gone, though its root is still open.
+fn is_deleted(root: &File) -> bool {
+    larder_ioctl::subvolume_info(root).as_ref().is_err_and(is_not_found)
+}
+
+fn is_not_found(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
 impl ParentAndName {
     /// The directory and name of `path`, which need not exist.
     pub fn of(path: &Path) -> anyhow::Result<Self> {
@@ -84,7 +93,12 @@ impl ParentAndName {
         let named = || source.display().to_string();
         let root = File::open(source).with_context(named)?;
         expect_root(&root).with_context(named)?;
-        Ok(larder_ioctl::create_snapshot(self.open()?, root, self.name.as_bytes(), is_read_only)?)
+        let name = self.name.as_bytes();
+        let taken = larder_ioctl::create_snapshot(self.open()?, &root, name, is_read_only);
+        if taken.as_ref().is_err_and(is_not_found) && is_deleted(&root) {
+            bail!("{}: the subvolume was deleted", source.display());
+        }
+        taken.with_context(|| self.path().display().to_string())
     }
 
     /// Opens the directory.

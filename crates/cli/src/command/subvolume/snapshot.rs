@@ -111,8 +111,7 @@ impl Snapshot {
             destination.push(name()?.with_context(|| self.nameless())?);
         }
         let named = ParentAndName::of(&destination)?;
-        let taken = named.snapshot(source, self.read_only);
-        taken.with_context(|| destination.display().to_string())?;
+        named.snapshot(source, self.read_only)?;
         self.tell(global, &named.path())?;
         let Some(series) = series else { return Ok(0) };
         let names = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name()));
