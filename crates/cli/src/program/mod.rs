@@ -98,9 +98,10 @@ impl Program {
             Self::Fsck => return Err(Stop::Done(fsck::run(&arguments[1..]))),
             Self::Larder | Self::Btrfs | Self::Mkfs => {}
         }
+        let arguments = words::without_end_of_help(arguments);
         let arguments = &match self {
-            Self::Larder => words::without_synonym(arguments),
-            _ => arguments.to_vec(),
+            Self::Larder => words::without_synonym(&arguments),
+            _ => arguments,
         };
         let command = self.command();
         // Whatever else is wrong, a command or a format that is missing is the reason.

@@ -20,6 +20,15 @@ const SYNONYMS: [(&str, &[&str]); 8] = [
 /// Options before the command that take a value.
 const WITH_VALUE: [&str; 2] = ["--format", "--log"];
 
+/// The command line without the `--` of `help --`, after which no options follow that it could end.
+pub fn without_end_of_help(arguments: &[OsString]) -> Vec<OsString> {
+    let at = (1..arguments.len())
+        .find(|at| arguments[*at] == "--")
+        .filter(|at| arguments[at - 1] == "help");
+    let kept = arguments.iter().enumerate().filter(|(it, _)| Some(*it) != at);
+    kept.map(|(_, argument)| argument.clone()).collect()
+}
+
 /// The command line with a synonym replaced by its command.
 pub fn without_synonym(arguments: &[OsString]) -> Vec<OsString> {
     let is_value = |at: usize| WITH_VALUE.iter().any(|option| arguments[at - 1] == *option);

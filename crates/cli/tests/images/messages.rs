@@ -197,6 +197,11 @@ const WRONG: &[(&str, &str)] = &[
     ("mkfs ok.img", "-f"),
     ("mkfs -b 1 new.img", "new.img"),
     ("mkfs -b 1x new.img", "1x"),
+    (
+        "mkfs -b 8E new.img",
+        "new.img: setting its length to 9223372036854775808 bytes: file too large",
+    ),
+    ("mkfs -b 18E new.img", "18E is more than any device holds"),
     ("mkfs -n 5 -b 1G new.img", "5"),
     ("mkfs -r none -b 1G new.img", "none"),
     ("mkfs -b 1G none/new.img", "none/new.img"),

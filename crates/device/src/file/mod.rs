@@ -139,7 +139,12 @@ impl FileDevice {
     /// Makes a regular file longer, with a hole, or shorter; fails on a block device. The caller
     /// makes sure that no other call is under way beyond the new end.
     pub fn set_len(&self, len_bytes: u64) -> Result<(), DeviceError> {
-        self.file.set_len(len_bytes).map_err(|source| {
+        // The system counts in signed numbers, whose end is not said in words.
+        let set = match i64::try_from(len_bytes) {
+            Ok(_) => self.file.set_len(len_bytes),
+            Err(_) => Err(io::Error::from(io::ErrorKind::FileTooLarge)),
+        };
+        set.map_err(|source| {
             let device = self.name.clone();
             DeviceError::Resize { device, len_bytes, source }
         })?;

@@ -130,8 +130,10 @@ fn no_symbolic_link_is_followed() {
         Command::Mkfile { path: b"file", ino: 3 },
         Command::Chown { path: b"victim", uid: 5, gid: 5 },
         Command::Utimes { path: b"victim", atime: TIME, mtime: TIME, ctime: TIME, otime: None },
+        Command::Symlink { path: b"new", ino: 4, target: b"../victim" },
     ];
     let bad = [
+        Command::Chmod { path: b"new", mode: 0o600 },
         Command::Mkfile { path: b"up/mine", ino: 1 },
         Command::Mkdir { path: b"up/mine", ino: 1 },
         Command::Rename { path: b"up/victim", to: b"mine" },

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{bail, ensure};
 use clap::{Subcommand, ValueEnum};
-use larder::{ErrorKind, FileType, Inode, XattrMode};
+use larder::{ErrorKind, FileType, Inode, Timestamp, Uuid, XattrMode};
 
 use super::Outcome;
 use crate::global::Global;
@@ -86,20 +86,24 @@ impl Known {
         }
     }
 
-    /// Whether `bearer` has it, seen as `object` or as any of its types.
+    /// Whether `bearer` has it. As btrfs-progs does, this takes the caller's word for the type.
     fn is_of(self, bearer: &dyn Bearer, object: Option<Object>) -> bool {
-        let is_subvolume = bearer.is_subvolume_root();
-        let is_top = is_subvolume && bearer.is_in_top_level();
-        let has_data = bearer.has_data();
+        if let Some(object) = object {
+            return self.types().contains(&object);
+        }
         match self {
-            Self::ReadOnly => {
-                is_subvolume && object.is_none_or(|object| object == Object::Subvolume)
-            }
-            Self::Label => {
-                let wanted = [Object::Filesystem, Object::Device];
-                is_top && object.is_none_or(|object| wanted.contains(&object))
-            }
-            Self::Compression => has_data && object.is_none_or(|object| object == Object::Inode),
+            Self::ReadOnly => bearer.is_subvolume_root(),
+            Self::Label => bearer.is_subvolume_root() && bearer.is_in_top_level(),
+            Self::Compression => bearer.has_data(),
+        }
+    }
+
+    /// The types of objects that can have it.
+    fn types(self) -> &'static [Object] {
+        match self {
+            Self::ReadOnly => &[Object::Subvolume],
+            Self::Label => &[Object::Filesystem, Object::Device],
+            Self::Compression => &[Object::Inode],
         }
     }
 
@@ -140,6 +144,8 @@ trait Bearer {
     /// The flags of the subvolume whose root it is.
     fn subvolume(&self) -> anyhow::Result<State>;
     fn set_read_only(&self, is_read_only: bool) -> anyhow::Result<()>;
+    /// Removes the uuid that the subvolume was received from: it differs from that one now.
+    fn forget_received(&self) -> anyhow::Result<()>;
     fn label(&self) -> anyhow::Result<OsString>;
     fn set_label(&self, label: &OsStr) -> anyhow::Result<()>;
     fn compression(&self) -> anyhow::Result<Option<OsString>>;
@@ -166,6 +172,7 @@ impl Bearer for Inode {
     }
 
     fn subvolume(&self) -> anyhow::Result<State> {
+        ensure!(self.is_subvolume_root(), "no subvolume");
         let info = self.subvolume().info()?;
         let is_received = !info.received_uuid.is_nil();
         Ok(State { is_read_only: info.is_read_only, is_received })
@@ -173,6 +180,11 @@ impl Bearer for Inode {
 
     fn set_read_only(&self, is_read_only: bool) -> anyhow::Result<()> {
         Ok(self.subvolume().set_read_only(is_read_only)?)
+    }
+
+    fn forget_received(&self) -> anyhow::Result<()> {
+        self.subvolume().set_received(Uuid::nil(), 0, Timestamp::default())?;
+        Ok(())
     }
 
     fn label(&self) -> anyhow::Result<OsString> {
@@ -213,9 +225,22 @@ fn set_read_only(bearer: &dyn Bearer, value: &OsStr, force: bool) -> anyhow::Res
         _ => bail!("invalid value for property: {}", value.display()),
     };
     let before = bearer.subvolume()?;
+    if is_read_only && before.is_read_only {
+        return Ok(());
+    }
+    let ends_a_chain = before.is_read_only && before.is_received;
     ensure!(
-        is_read_only || !before.is_read_only || !before.is_received || force,
-        "cannot flip ro->rw with received_uuid set, use force option -f if you really want to"
+        !ends_a_chain || force,
+        "cannot flip ro->rw with received_uuid set, use force option -f if you really want to unset \
+         the read-only status: the received_uuid, which increments are received by, goes away. A \
+         snapshot of it can be changed, and leaves it as it is"
     );
-    bearer.set_read_only(is_read_only)
+    if !before.is_read_only && before.is_received {
+        eprintln!("WARNING: read-write subvolume with received_uuid, this is bad");
+    }
+    bearer.set_read_only(is_read_only)?;
+    if ends_a_chain {
+        bearer.forget_received()?;
+    }
+    Ok(())
 }

@@ -5,7 +5,8 @@ use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
+use larder::Uuid;
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 use rustix::io::Errno;
 
@@ -44,12 +45,17 @@ impl Bearer for Mounted {
     }
 
     fn subvolume(&self) -> anyhow::Result<State> {
+        ensure!(self.is_subvolume_root(), "no subvolume");
         let is_received = !larder_ioctl::subvolume_info(&self.file)?.received_uuid.is_nil();
         Ok(State { is_read_only: larder_ioctl::is_read_only(&self.file)?, is_received })
     }
 
     fn set_read_only(&self, is_read_only: bool) -> anyhow::Result<()> {
         Ok(larder_ioctl::set_read_only(&self.file, is_read_only)?)
+    }
+
+    fn forget_received(&self) -> anyhow::Result<()> {
+        Ok(larder_ioctl::set_received(&self.file, Uuid::nil(), 0)?)
     }
 
     fn label(&self) -> anyhow::Result<OsString> {

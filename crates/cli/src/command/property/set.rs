@@ -21,7 +21,7 @@ use crate::source::PathSource;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Set {
-    /// Make even a received subvolume writable
+    /// Make even a received subvolume writable; its received uuid goes away
     #[arg(short, long)]
     force: bool,
     /// What the path stands for, if it can be several

@@ -3,7 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use clap::Args;
@@ -16,6 +17,7 @@ use crate::message;
 use crate::operand::parse_number;
 use crate::output::stdout;
 use crate::source::Source;
+use crate::target::below;
 
 /// Delete subvolumes and snapshots with all that is in them
 ///
@@ -103,8 +105,11 @@ impl Delete {
         let (directory, what) = match self.subvolid {
             Some(id) => {
                 let inside = File::open(path)?;
-                larder_ioctl::delete_subvolume_by_id(&inside, id)?;
-                (inside, format!("subvolid={id}"))
+                let from_top = larder_ioctl::subvolume_path(&inside, id).ok().flatten();
+                let from_top = from_top.map(|path| OsString::from_vec(path).into());
+                let deleted = larder_ioctl::delete_subvolume_by_id(&inside, id);
+                deleted.with_context(|| format!("subvolume {id}"))?;
+                (inside, self.named_by_id(id, from_top))
             }
             None => {
                 let canonical = path.canonicalize()?;
@@ -121,13 +126,23 @@ impl Delete {
         Ok(directory)
     }
 
+    /// A subvolume that was given by its id, as btrfs-progs names it: by its path from the top level,
+    /// below the path that was given.
+    fn named_by_id(&self, id: u64, from_top: Option<PathBuf>) -> String {
+        match from_top {
+            Some(path) => format!("'{}'", below(&self.paths[0], &path).display()),
+            None => format!("subvolid={id}"),
+        }
+    }
+
     fn delete_in_image(&self, global: &Global) -> anyhow::Result<Failures> {
         let writing = self.source.write(&self.paths[0], Filesystem::default_subvolume)?;
         if let Some(id) = self.subvolid {
+            let shown = self.named_by_id(id, writing.filesystem.subvolume_path(id).ok());
             let deleted = writing.filesystem.delete_subvolume_by_id(id);
             deleted.with_context(|| self.paths[0].display().to_string())?;
             writing.filesystem.sync()?;
-            announce(global, true, &format!("subvolid={id}"))?;
+            announce(global, true, &shown)?;
             return Ok(0);
         }
         let mut failures = 0;

@@ -83,7 +83,10 @@ impl NewNode {
             return false;
         }
         if let Some((_, attributes)) = attributes_of(command) {
-            return self.set_attributes(&attributes);
+            // The file system refuses permissions of a symbolic link.
+            let is_refused =
+                attributes.permissions.is_some() && self.file_type == FileType::Symlink;
+            return !is_refused && self.set_attributes(&attributes);
         }
         let is_file = self.file_type == FileType::Regular && self.original.is_none();
         match *command {
