@@ -19,13 +19,11 @@
 // In a program nothing is reachable from outside; `pub` still says what a module offers to others.
 #![allow(unreachable_pub)]
 
-/// Like that of the standard library, but does nothing if standard error cannot be written to:
-/// there is no other place to report it, and a panic would not help.
+/// Like that of the standard library, but by [`output::say`].
 macro_rules! eprintln {
-    ($($words:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($words)*);
-    }};
+    ($($words:tt)*) => {
+        crate::output::say(format_args!("{}\n", format_args!($($words)*)))
+    };
 }
 
 mod accounted;

@@ -1,13 +1,13 @@
 //! Progress of long work: a line on a terminal, nothing in a pipe.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::output::stdout;
+use crate::output::{is_error_terminal, stdout};
 
 /// Work shorter than this shows nothing.
 const QUIET: Duration = Duration::from_secs(2);
@@ -59,7 +59,7 @@ impl Progress {
     /// Gets the total from `count`, which runs in a thread of its own, but only if there is a
     /// terminal to show it on. If it is `None`, the total stays unknown.
     pub fn counting(mut self, count: impl FnOnce() -> Option<u64> + Send + 'static) -> Self {
-        if io::stderr().is_terminal() {
+        if is_error_terminal() {
             let (found, counted) = channel();
             thread::spawn(move || count().map(|total| found.send(total)));
             self.counted = Some(counted);

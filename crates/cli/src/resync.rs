@@ -1,10 +1,10 @@
 //! Progress of copying to devices that missed commits, which opening for writing waits for.
 
-use std::io::{IsTerminal, stderr};
 use std::sync::{Mutex, PoisonError};
 
 use larder::{OpenOptions, ResyncProgress};
 
+use crate::output::is_error_terminal;
 use crate::progress::Progress;
 
 /// Shows the progress on a terminal. Elsewhere it reports each tenth.
@@ -12,7 +12,7 @@ pub fn shown(options: OpenOptions) -> OpenOptions {
     let shown = Mutex::new(Shown::default());
     options.resync_progress(move |now| {
         let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
-        if stderr().is_terminal() { shown.draw(now) } else { shown.report(now) }
+        if is_error_terminal() { shown.draw(now) } else { shown.report(now) }
     })
 }
 

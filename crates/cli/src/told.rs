@@ -1,6 +1,6 @@
 //! A stream that is told of, command by command, on its way to the receiver.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -102,7 +102,7 @@ fn tell(command: &Command<'_>, detail: Detail, subvolume: &mut Option<(Uuid, u64
 }
 
 fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "{}", on_one_line(line));
+    eprintln!("{}", on_one_line(line));
 }
 
 /// Bytes of a name or a value, up to the first zero.

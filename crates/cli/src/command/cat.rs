@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Args;
 
 use super::Outcome;
-use crate::output::stdout;
+use crate::output::stdout_of_content;
 use crate::source::{PathSource, warn_of_bad_copies};
 
 /// Bytes that are read at a time.
@@ -28,7 +28,7 @@ pub struct Cat {
 
 impl Cat {
     pub fn run(self) -> Outcome {
-        let mut out = stdout();
+        let mut out = stdout_of_content();
         let mut buffer = vec![0; BUFFER_BYTES];
         for path in &self.paths {
             let named = || path.display().to_string();

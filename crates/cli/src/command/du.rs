@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -14,7 +13,7 @@ use serde::Serialize;
 use super::{Outcome, exit_code};
 use crate::global::Global;
 use crate::on_mount::{self, Walk};
-use crate::output::{Stdout, stdout};
+use crate::output::{Stdout, stdout, write_name};
 use crate::print::{JsonList, Name};
 use crate::source::{PathSource, warn_of_bad_copies};
 use crate::target::image_path;
@@ -247,7 +246,7 @@ impl Sums<'_> {
             return json.push(&mut self.out, &Object { path: (&path).into(), size: bytes });
         }
         write!(self.out, "{}\t", self.options.shown(bytes))?;
-        self.out.write_all(path.as_os_str().as_bytes())?;
+        write_name(&mut self.out, path)?;
         self.out.write_all(b"\n")
     }
 }

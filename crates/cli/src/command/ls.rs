@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ use super::stat::Attributes;
 use crate::global::Global;
 use crate::mode;
 use crate::on_mount::{self, Walk};
-use crate::output::{Stdout, stdout};
+use crate::output::{Stdout, stdout, write_name};
 use crate::print::{JsonList, Name, local_time};
 use crate::reason::in_words;
 use crate::source::{PathSource, warn_of_bad_copies};
@@ -80,7 +80,6 @@ impl Ls {
             long: self.long,
             inode: self.inode,
             units: self.human_readable.then(Units::default),
-            escape: io::stdout().is_terminal(),
         };
         let mut failed = false;
         for path in &self.paths {
@@ -229,8 +228,6 @@ struct Listing {
     inode: bool,
     /// Units of sizes; bytes if not given.
     units: Option<Units>,
-    /// Write control characters of names as escapes, since a terminal would obey them.
-    escape: bool,
 }
 
 impl Listing {
@@ -244,7 +241,7 @@ impl Listing {
             writeln!(self.out)?;
         }
         self.is_first = false;
-        self.name(path.as_os_str().as_bytes())?;
+        write_name(&mut self.out, path)?;
         writeln!(self.out, ":")
     }
 
@@ -289,13 +286,13 @@ impl Listing {
         if self.long {
             self.attributes(metadata)?;
         }
-        self.name(name.as_bytes())?;
+        write_name(&mut self.out, name)?;
         if self.long
             && let Some(target) = target
         {
             write!(self.out, " -> ")?;
             match target {
-                Ok(target) => self.name(target.as_bytes())?,
+                Ok(target) => write_name(&mut self.out, target)?,
                 Err(error) => write!(self.out, "? ({error})")?,
             }
         }
@@ -328,13 +325,6 @@ impl Listing {
             json.end_with(&mut self.out, &[])?;
         }
         self.out.flush()
-    }
-
-    fn name(&mut self, name: &[u8]) -> io::Result<()> {
-        if self.escape && name.iter().any(u8::is_ascii_control) {
-            return write!(self.out, "{}", name.escape_ascii());
-        }
-        self.out.write_all(name)
     }
 }
 

@@ -44,7 +44,6 @@ mod version;
 mod write;
 
 use std::env;
-use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -176,10 +175,9 @@ impl Larder {
         let _reporter = is_told.then(|| to_terminal(LogLevel::Warn)).transpose()?;
         let outcome = command.run(&global, program);
         if global.stats {
-            objects::write_requests(
-                &mut io::stderr(),
-                &larder_objects::requests_of_this_process(),
-            )?;
+            let mut text = Vec::new();
+            objects::write_requests(&mut text, &larder_objects::requests_of_this_process())?;
+            eprintln!("{}", String::from_utf8_lossy(&text).trim_end());
         }
         outcome
     }

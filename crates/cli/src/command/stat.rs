@@ -13,7 +13,7 @@ use super::Outcome;
 use super::getfattr::XattrObject;
 use crate::global::Global;
 use crate::mode;
-use crate::output::stdout;
+use crate::output::{stdout, write_name};
 use crate::print::{Name, local_time, precise_local_time, write_json};
 use crate::source::PathSource;
 
@@ -46,9 +46,11 @@ impl Stat {
         }
         for path in &self.paths {
             let inode = self.source.find(path, self.dereference)?;
-            write!(out, "  File: {}", path.display())?;
+            write!(out, "  File: ")?;
+            write_name(&mut out, path)?;
             if inode.file_type() == FileType::Symlink {
-                write!(out, " -> {}", inode.link_target()?.display())?;
+                write!(out, " -> ")?;
+                write_name(&mut out, inode.link_target()?)?;
             }
             writeln!(out)?;
             show(&mut out, &inode)?;
@@ -77,11 +79,15 @@ fn show(out: &mut impl Write, inode: &Inode) -> anyhow::Result<()> {
     writeln!(out, " Flags: {flags}")?;
     writeln!(out, "Generation: {}  Changed in: {}", m.generation, m.change_generation)?;
     for path in further_names(inode)? {
-        writeln!(out, "  Name: /{}", path.display())?;
+        write!(out, "  Name: /")?;
+        write_name(out, path)?;
+        writeln!(out)?;
     }
     for xattr in inode.xattrs() {
         let xattr = xattr?;
-        writeln!(out, " Xattr: {}=\"{}\"", xattr.name.display(), xattr.value.escape_ascii())?;
+        write!(out, " Xattr: ")?;
+        write_name(out, &xattr.name)?;
+        writeln!(out, "=\"{}\"", xattr.value.escape_ascii())?;
     }
     Ok(())
 }

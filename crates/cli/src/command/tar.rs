@@ -17,7 +17,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::{Outcome, exit_code};
 use crate::on_mount::{self, Walk};
-use crate::output::stdout;
+use crate::output::stdout_of_content;
 use crate::progress::Progress;
 use crate::source::{PathSource, warn_of_bad_copies};
 use crate::target::Target;
@@ -47,7 +47,7 @@ pub struct Tar {
 
 impl Tar {
     pub fn run(self) -> Outcome {
-        let out = io::BufWriter::with_capacity(1 << 20, stdout());
+        let out = io::BufWriter::with_capacity(1 << 20, stdout_of_content());
         let mut archive = Archive {
             builder: ManuallyDrop::new(Builder::new(out)),
             progress: Progress::of_bytes(),

@@ -1,6 +1,5 @@
 //! Removing files and trees.
 
-use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -10,6 +9,7 @@ use larder_fuse::usage::MountTable;
 
 use super::OnMount;
 use super::walk::count;
+use crate::output::is_error_terminal;
 
 /// Removes `path`, a name in the directory of `changes`, with everything below.
 pub fn remove(changes: &mut OnMount, path: &Path) -> anyhow::Result<()> {
@@ -21,7 +21,7 @@ pub fn remove(changes: &mut OnMount, path: &Path) -> anyhow::Result<()> {
     if let Some(mount) = mounts.at_or_below(&path.canonicalize()?) {
         bail!("{} is mounted", mount.path.display());
     }
-    if io::stderr().is_terminal() {
+    if is_error_terminal() {
         count(path).inspect(|names| changes.expect_removals(*names));
     }
     changes.make(&Command::Rmdir { path: name })

@@ -1,6 +1,6 @@
 //! Standard error.
 
-use std::io::{self, Write};
+use std::io;
 
 use tracing::Level;
 
@@ -17,6 +17,7 @@ impl Sink for Terminal {
             Level::INFO => "INFO",
             _ => "DEBUG",
         };
-        writeln!(io::stderr(), "{word}: {}", in_words(text))
+        eprintln!("{word}: {}", in_words(text));
+        Ok(())
     }
 }

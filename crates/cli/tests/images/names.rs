@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -278,4 +279,83 @@ fn links_replace_only_links_to_larder() {
     let refused = run(LARDER, "install-links /nonexistent");
     let said = text(&refused.stderr);
     assert!(said.contains("/nonexistent: No such file or directory"), "{said}");
+}
+
+/// The `--` that ends options means nothing in `help --`, as in that of btrfs.
+#[test]
+fn help_may_end_its_options() {
+    let help = |program: &str, words: &[&str]| {
+        let mut command = Command::new(LARDER);
+        let output = command.arg0(program).args(words).output().expect("it starts");
+        (output.status.code(), output.stdout)
+    };
+    for program in ["larder", "btrfs"] {
+        assert_eq!(help(program, &["help", "--"]), help(program, &["help"]));
+        assert_eq!(help(program, &["help", "--"]).0, Some(0));
+        assert_eq!(help(program, &["help", "--", "send"]), help(program, &["help", "send"]));
+    }
+}
+
+/// A terminal obeys control characters, so it gets escapes; scripts get every byte as it is.
+#[test]
+fn a_terminal_gets_names_with_escapes() {
+    const NAME: &str = "a\x1b[2J\u{9b}b\nc\r";
+    let scratch = Scratch::new();
+    let folder = scratch.path();
+    let larder = |words: &[&str]| {
+        let output = Command::new(LARDER).args(words).current_dir(folder).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    larder(&["mkfs", "-q", "-b", "300M", "d.img"]);
+    let path = format!("d.img:/{NAME}");
+    larder(&["subvolume", "create", &path]);
+    larder(&["ln", "-s", NAME, &format!("{path}/link{NAME}")]);
+    larder(&["subvolume", "set-default", "256", "d.img"]);
+    larder(&["setfattr", "-n", &format!("user.{NAME}"), "-v", "1", "--subvolid", "5", &path]);
+    let on_terminal = |words: &[&str]| {
+        let quoted = |word: &&str| format!("'{word}'");
+        let line: Vec<_> = [LARDER].iter().chain(words).map(quoted).collect();
+        let mut script = Command::new("script");
+        script.args(["-qefc", &line.join(" "), "/dev/null"]).current_dir(folder);
+        text(&script.stdin(Stdio::null()).output().unwrap().stdout)
+    };
+    let by_number = |command: &'static str| [command, "--subvolid", "5", "d.img"];
+    for words in [
+        &by_number("ls")[..],
+        &["ls", "-lR", "d.img"],
+        &["du", "-a", "--subvolid", "5", "d.img"],
+        &["stat", "--subvolid", "5", &path],
+        &["subvolume", "list", "d.img"],
+        &["subvolume", "show", "d.img"],
+        &["subvolume", "get-default", "d.img"],
+        &["subvolume", "find-new", "d.img", "0"],
+        &["filesystem", "du", "d.img"],
+        &["inspect", "subvolid-resolve", "256", "d.img"],
+        &["inspect", "inode-resolve", "257", "d.img"],
+        &["inspect", "dump-tree", "d.img"],
+        &["getfattr", "-d", "--subvolid", "5", &path],
+        &["property", "get", "--subvolid", "5", &path],
+        &["check", "d.img"],
+        // Errors, and what was done.
+        &["ls", &format!("d.img:/{NAME}/none")],
+        &["cat", &format!("d.img:/{NAME}")],
+        &["subvolume", "create", &format!("d.img:/{NAME}")],
+        &["subvolume", "snapshot", &format!("d.img:/{NAME}"), &format!("d.img:/{NAME}2")],
+        &["subvolume", "delete", &format!("d.img:/{NAME}2")],
+        &["rm", &format!("d.img:/{NAME}/none")],
+        &["cp", &format!("d.img:/{NAME}/none"), "."],
+    ] {
+        let said = on_terminal(words);
+        // A terminal driver ends lines with both characters.
+        let is_bad = |letter: char| letter.is_control() && letter != '\n' && letter != '\t';
+        assert!(!said.replace("\r\n", "\n").contains(is_bad), "{words:?}: {said:?}");
+    }
+    assert!(on_terminal(&by_number("ls")).starts_with("a\\x1b[2J"));
+    assert_eq!(larder(&by_number("ls")), format!("{NAME}\n"));
+    assert_eq!(larder(&["inspect", "subvolid-resolve", "256", "d.img"]), format!("{NAME}\n"));
+    let content = "\x1b[1mbold\n";
+    std::fs::write(folder.join("content"), content).unwrap();
+    larder(&["cp", "content", "d.img:/"]);
+    assert_eq!(on_terminal(&["cat", "d.img:/content"]).replace("\r\n", "\n"), content);
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::command::Outcome;
 use crate::global::Global;
-use crate::output::stdout;
+use crate::output::{stdout, write_name};
 use crate::print::{Name, write_json};
 use crate::source::Source;
 use crate::target::Target;
@@ -59,7 +59,7 @@ impl Label {
                     let label = name_of(&label);
                     write_json(&mut out, "filesystem-label", &Shown { label })?;
                 } else {
-                    out.write_all(label.as_bytes())?;
+                    write_name(&mut out, label)?;
                     writeln!(out)?;
                 }
             }

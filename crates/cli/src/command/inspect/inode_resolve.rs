@@ -1,7 +1,6 @@
 //! `larder inspect inode-resolve`.
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -11,7 +10,7 @@ use serde::Serialize;
 use crate::command::Outcome;
 use crate::global::Global;
 use crate::operand::parse_number;
-use crate::output::stdout;
+use crate::output::{stdout, write_line};
 use crate::print::{Name, write_json};
 use crate::source::Source;
 use crate::target::below;
@@ -53,7 +52,7 @@ impl InodeResolve {
             return Ok(ExitCode::SUCCESS);
         }
         for path in paths {
-            writeln!(stdout(), "{}", path.display())?;
+            write_line(&path)?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::command::Outcome;
 use crate::global::Global;
 use crate::operand::parse_number;
-use crate::output::stdout;
+use crate::output::{stdout, write_line};
 use crate::print::{JsonList, Name};
 use crate::source::Source;
 use crate::target::below;
@@ -77,7 +77,7 @@ impl LogicalResolve {
                 continue;
             };
             for path in paths_in(&directory, &*filesystem, place)? {
-                writeln!(stdout(), "{}", path.display())?;
+                write_line(&path)?;
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -1,7 +1,6 @@
 //! `larder inspect subvolid-resolve`.
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -10,7 +9,7 @@ use serde::Serialize;
 use crate::command::Outcome;
 use crate::global::Global;
 use crate::operand::parse_number;
-use crate::output::stdout;
+use crate::output::{stdout, write_line};
 use crate::print::{Name, write_json};
 use crate::source::Source;
 
@@ -40,7 +39,7 @@ impl SubvolidResolve {
             let shown = Shown { id: self.id, path: (&path).into() };
             write_json(&mut stdout(), "subvolid-resolve", &shown)?;
         } else {
-            writeln!(stdout(), "{}", path.display())?;
+            write_line(&path)?;
         }
         Ok(ExitCode::SUCCESS)
     }

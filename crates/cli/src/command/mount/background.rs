@@ -15,6 +15,7 @@ use anyhow::Context;
 use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
+use crate::output::stdout;
 use crate::report::Reporter;
 
 /// The environment of the second process, besides that of the first.
@@ -52,8 +53,9 @@ pub fn say_ready(reporter: &Reporter) -> io::Result<()> {
     // Earlier reports are for the caller too.
     reporter.flush();
     let null = File::options().read(true).write(true).open("/dev/null")?;
-    io::stdout().write_all(b"ready\n")?;
-    io::stdout().flush()?;
+    let mut out = stdout();
+    out.write_all(b"ready\n")?;
+    out.flush()?;
     env::set_current_dir(Path::new("/"))?;
     set_parent_process_death_signal(None)?;
     // No signal of the terminal reaches this process any more. It fails only for the leader of a

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -12,7 +11,7 @@ use serde::Serialize;
 use super::{Known, Object, find};
 use crate::command::Outcome;
 use crate::global::Global;
-use crate::output::stdout;
+use crate::output::{stdout, write_name};
 use crate::print::{Name, write_json};
 use crate::source::PathSource;
 
@@ -49,7 +48,8 @@ impl Get {
         for known in Known::ALL {
             let is_wanted = wanted.is_none_or(|wanted| wanted == known);
             if is_wanted && known.is_of(&*bearer, self.object) {
-                properties.extend(known.get(&*bearer)?.map(|value| (known, value)));
+                let value = known.get(&*bearer).with_context(|| self.path.display().to_string())?;
+                properties.extend(value.map(|value| (known, value)));
             }
         }
         let mut out = stdout();
@@ -60,7 +60,7 @@ impl Get {
         }
         for (known, value) in properties {
             write!(out, "{}=", known.name())?;
-            out.write_all(value.as_bytes())?;
+            write_name(&mut out, value)?;
             writeln!(out)?;
         }
         Ok(ExitCode::SUCCESS)

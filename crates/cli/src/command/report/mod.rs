@@ -6,7 +6,7 @@ mod names;
 mod page;
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::checking::Checking;
 use crate::command::Outcome;
 use crate::global::{self, Global};
 use crate::kept::{check_not_ended, keep_state, unless_ended};
-use crate::output::stdout;
+use crate::output::{is_terminal, stdout};
 use crate::source::{Source, warn_of_bad_copies};
 use crate::target::Target;
 
@@ -80,7 +80,7 @@ impl Report {
             self.format = Format::Json;
         }
         let output = self.output.as_deref().filter(|path| *path != Path::new("-"));
-        let to_terminal = output.is_none() && io::stdout().is_terminal();
+        let to_terminal = output.is_none() && is_terminal();
         ensure!(
             self.format == Format::Json || !to_terminal,
             "a page is not for a terminal: name a file for it with -o"

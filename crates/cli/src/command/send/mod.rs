@@ -4,7 +4,7 @@ mod objects;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::Outcome;
 use super::objects::parse_address;
 use crate::global::Global;
 use crate::interrupt::HalfMade;
-use crate::output::stdout;
+use crate::output::{is_terminal, stdout_of_content};
 use crate::progress::Progress;
 use crate::source::{Source, on_image, warn_of_bad_copies};
 use crate::target::Target;
@@ -371,10 +371,10 @@ fn find_mounted(
 fn open_output(file: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
     Ok(match file {
         Some(path) => Box::new(File::create(path).with_context(|| path.display().to_string())?),
-        None if io::stdout().is_terminal() => {
+        None if is_terminal() => {
             bail!("a stream is not for a terminal: redirect it, or give a file with -f")
         }
-        None => Box::new(stdout()),
+        None => Box::new(stdout_of_content()),
     })
 }
 

@@ -3,7 +3,6 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -16,7 +15,7 @@ use super::subvolume_in;
 use crate::command::Outcome;
 use crate::global::{Format, Global};
 use crate::operand::parse_number;
-use crate::output::stdout;
+use crate::output::{stdout, write_name};
 use crate::print::{JsonList, Name};
 use crate::source::Source;
 
@@ -152,7 +151,7 @@ impl Part {
             "inode {inode} file offset {offset} len {len_bytes} disk start {disk_start} \
              offset {disk_offset} gen {generation} flags {flags} "
         )?;
-        out.write_all(path.as_bytes())?;
+        write_name(out, path)?;
         writeln!(out)
     }
 

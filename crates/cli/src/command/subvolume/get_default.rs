@@ -9,7 +9,7 @@ use clap::Args;
 use super::object::Object;
 use crate::command::Outcome;
 use crate::global::Global;
-use crate::output::stdout;
+use crate::output::{stdout, write_name};
 use crate::print::write_json;
 use crate::source::Source;
 
@@ -41,14 +41,11 @@ impl GetDefault {
             None => writeln!(stdout(), "ID {} (FS_TREE)", info.id)?,
             Some(name) => {
                 let path = filesystem.subvolume_path(info.id)?;
-                writeln!(
-                    stdout(),
-                    "ID {} gen {} top level {} path {}",
-                    info.id,
-                    info.generation,
-                    name.parent,
-                    path.display()
-                )?;
+                let (id, generation, parent) = (info.id, info.generation, name.parent);
+                let mut out = stdout();
+                write!(out, "ID {id} gen {generation} top level {parent} path ")?;
+                write_name(&mut out, path)?;
+                writeln!(out)?;
             }
         }
         Ok(ExitCode::SUCCESS)

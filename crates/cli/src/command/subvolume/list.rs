@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -17,7 +16,7 @@ use crate::command::Outcome;
 use crate::global::Global;
 use crate::message;
 use crate::operand::parse_number;
-use crate::output::stdout;
+use crate::output::{stdout, write_name};
 use crate::print::{local_time, write_json};
 use crate::source::Source;
 
@@ -272,7 +271,7 @@ impl List {
             if !self.table {
                 out.write_all(b"path ")?;
             }
-            out.write_all(subvolume.path.as_os_str().as_bytes())?;
+            write_name(&mut out, &subvolume.path)?;
             writeln!(out)?;
         }
         out.flush()

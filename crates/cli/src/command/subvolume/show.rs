@@ -17,7 +17,7 @@ use crate::command::Outcome;
 use crate::global::Global;
 use crate::operand::parse_number;
 use crate::operand::parse_uuid;
-use crate::output::stdout;
+use crate::output::{stdout, write_name};
 use crate::print::{Name, local_time_with_zone, write_json};
 use crate::source::Source;
 use crate::units::Units;
@@ -60,17 +60,14 @@ impl Show {
             write_json(&mut out, "subvolume-show", &shown)?;
             return Ok(ExitCode::SUCCESS);
         }
-        out.write_all(if path.as_os_str().is_empty() {
-            b"/"
-        } else {
-            path.as_os_str().as_bytes()
-        })?;
+        let is_top = path.as_os_str().is_empty();
+        write_name(&mut out, if is_top { Path::new("/") } else { &path })?;
         writeln!(out)?;
         describe(&mut out, &info)?;
         writeln!(out, "\tSnapshot(s):")?;
         for path in snapshots {
             out.write_all(b"\t\t\t\t")?;
-            out.write_all(path.as_os_str().as_bytes())?;
+            write_name(&mut out, path)?;
             writeln!(out)?;
         }
         quota_group.map_or(Ok(()), |group| self.quota(&mut out, info.id, &group))?;
@@ -134,7 +131,9 @@ fn name_of(info: &SubvolumeInfo) -> &[u8] {
 
 fn describe(out: &mut impl Write, info: &SubvolumeInfo) -> io::Result<()> {
     let parent = info.name.as_ref().map_or(0, |name| name.parent);
-    writeln!(out, "\tName: \t\t\t{}", OsStr::from_bytes(name_of(info)).display())?;
+    write!(out, "\tName: \t\t\t")?;
+    write_name(out, OsStr::from_bytes(name_of(info)))?;
+    writeln!(out)?;
     writeln!(out, "\tUUID: \t\t\t{}", uuid_or_dash(info.uuid))?;
     writeln!(out, "\tParent UUID: \t\t{}", uuid_or_dash(info.parent_uuid))?;
     writeln!(out, "\tReceived UUID: \t\t{}", uuid_or_dash(info.received_uuid))?;

@@ -8,7 +8,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
 use std::io::{self, Write};
 use std::mem;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -23,7 +22,7 @@ use crate::command::{Outcome, exit_code};
 use crate::global::{Format, Global};
 use crate::interrupt;
 use crate::message;
-use crate::output::{Stdout, stdout};
+use crate::output::{Stdout, stdout, write_name};
 use crate::print::{Fields, JsonList};
 use crate::source::{Source, on_image};
 use crate::target::Target;
@@ -241,7 +240,7 @@ impl Report<'_> {
         let set = set.map_or("-".into(), show);
         let (total, exclusive) = (show(sum.total), show(exclusive));
         write!(self.out, "{total:>10}  {exclusive:>10}  {set:>10}  ")?;
-        self.out.write_all(path.as_os_str().as_bytes())?;
+        write_name(&mut self.out, path)?;
         Ok(writeln!(self.out)?)
     }
 }
