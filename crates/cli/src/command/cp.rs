@@ -20,8 +20,9 @@ use larder_format::OwnerMap;
 use super::{Outcome, exit_code};
 use crate::copying;
 use crate::ingest::Ingest;
-use crate::interrupt;
-use crate::on_mount::{self, OnMount, OntoMount};
+use crate::interrupt::{self, Interrupted};
+use crate::message;
+use crate::on_mount::{self, Gone, OnMount, OntoMount};
 use crate::owner::MapOptions;
 use crate::progress::Progress;
 use crate::source::{PathSource, Writing, warn_of_bad_copies};
@@ -103,34 +104,47 @@ impl Cp {
         if self.sources.len() > 1 && !into {
             bail!("{}: several sources need a directory", self.destination.display());
         }
-        let (keep, turned) = (self.keep(), map.turned());
+        let turned = map.turned();
         let mut failures = 0;
         for source in &self.sources {
-            let inode = self.source.find(source, !self.archive)?;
-            if inode.file_type() == FileType::Directory && !self.recursive && !self.archive {
-                bail!("{}: is a directory (use --recursive)", source.display());
-            }
-            let is_file = inode.file_type() == FileType::Regular;
-            let destination = &followed(&self.destination, is_file && !into)?;
-            let (parent, target) = place(destination, source, &inode, into)?;
-            let is_directory = inode.file_type() == FileType::Directory;
-            if !is_directory && !copied.add(source, &parent.join(&target)) {
-                failures += 1;
-                continue;
-            }
-            let named = || {
-                let (source, destination) = (source.display(), self.destination.display());
-                format!("cannot copy {source} to {destination}")
-            };
-            let mut host = OntoHost::below(parent).with_context(named)?;
-            let mut host = Mapped::new(&mut host, &turned);
-            let mut extract =
-                Extract::new(&mut host, target, keep, copying::shown(Progress::of_bytes()));
-            let copied = extract.copy(&inode, Path::new(source));
-            failures += copying::ended(copied, &extract.into_course()).with_context(named)?;
-            warn_of_bad_copies(inode.subvolume().filesystem());
+            failures += told(self.copy_out(source, into, &mut copied, &turned))?;
         }
         Ok(exit_code(failures))
+    }
+
+    /// Copies from an image to this system. Returns how many failures were reported.
+    fn copy_out(
+        &self,
+        source: &OsStr,
+        into: bool,
+        copied: &mut Copied,
+        map: &OwnerMap,
+    ) -> anyhow::Result<usize> {
+        let inode = self.source.find(source, !self.archive)?;
+        let is_directory = inode.file_type() == FileType::Directory;
+        self.expect_taken(source, is_directory)?;
+        let is_file = inode.file_type() == FileType::Regular;
+        let destination = &followed(&self.destination, is_file && !into)?;
+        let (parent, target) = place(destination, source, &inode, into)?;
+        if !is_directory && !copied.add(source, &parent.join(&target)) {
+            return Ok(1);
+        }
+        let named = || {
+            let (source, destination) = (source.display(), self.destination.display());
+            format!("cannot copy {source} to {destination}")
+        };
+        let mut host = OntoHost::below(parent).with_context(named)?;
+        let mut host = Mapped::new(&mut host, map);
+        let progress = copying::shown(Progress::of_bytes());
+        let mut extract = Extract::new(&mut host, target, self.keep(), progress);
+        let ended = extract.copy(&inode, Path::new(source));
+        let failures = copying::ended(ended, &extract.into_course()).with_context(named)?;
+        warn_of_bad_copies(inode.subvolume().filesystem());
+        Ok(failures)
+    }
+
+    fn expect_taken(&self, source: &OsStr, is_directory: bool) -> anyhow::Result<()> {
+        expect_taken(source, is_directory, self.recursive || self.archive)
     }
 
     fn keep(&self) -> Keep {
@@ -162,11 +176,13 @@ impl Cp {
         for source in &self.sources {
             let path = Path::new(source);
             if names_image(source) && path.symlink_metadata().is_err() {
-                between += self.copy_between(source, writing, map, &destination, into)?;
+                between += told(self.copy_between(source, writing, map, &destination, into))?;
                 continue;
             }
-            if path.is_dir() && !self.recursive && !self.archive {
-                bail!("{}: is a directory (use --recursive)", source.display());
+            let unfit = told(self.expect_taken(source, path.is_dir()).map(|()| 0))?;
+            if unfit > 0 {
+                between += unfit;
+                continue;
             }
             let target = match name_of(path) {
                 Some(name) if into => destination.join(name),
@@ -200,9 +216,7 @@ impl Cp {
         } else {
             self.source.of_other_image().find(source, !self.archive)?
         };
-        if inode.file_type() == FileType::Directory && !self.recursive && !self.archive {
-            bail!("{}: is a directory (use --recursive)", source.display());
-        }
+        self.expect_taken(source, inode.file_type() == FileType::Directory)?;
         let target = match name_of(path) {
             Some(name) if into => destination.join(name),
             _ => destination.to_owned(),
@@ -216,6 +230,24 @@ impl Cp {
         warn_of_bad_copies(inode.subvolume().filesystem());
         Ok(failures)
     }
+}
+
+/// Fails if `source` is a directory and none are copied.
+fn expect_taken(source: &OsStr, is_directory: bool, takes: bool) -> anyhow::Result<()> {
+    ensure!(!is_directory || takes, "{}: is a directory (use --recursive)", source.display());
+    Ok(())
+}
+
+/// The failures of one source. An error is reported, and the others are copied, except after a
+/// signal.
+fn told(copied: anyhow::Result<usize>) -> anyhow::Result<usize> {
+    copied.or_else(|error| {
+        if Interrupted::behind(&error).is_some() || Gone::is_behind(&error) {
+            return Err(error);
+        }
+        eprintln!("ERROR: {}", message(&error));
+        Ok(1)
+    })
 }
 
 /// The directory that the copy goes to, and its path there.
@@ -297,8 +329,11 @@ fn copy_here(
     let base = if into { destination } else { parent_of(destination) };
     let is_on_ours = |source: &OsString| {
         let path = Path::new(source);
-        let is_directory = path.symlink_metadata().is_ok_and(|found| found.is_dir());
-        on_mount::is_ours(if is_directory { path } else { parent_of(path) })
+        match path.symlink_metadata() {
+            Ok(found) => on_mount::is_ours(if found.is_dir() { path } else { parent_of(path) }),
+            // It only has to be reported.
+            Err(_) => true,
+        }
     };
     let is_out = !on_mount::is_ours(base) && sources.iter().all(is_on_ours);
     if !is_out {
@@ -352,16 +387,15 @@ fn copy_all(
     let mut refused = 0;
     for source in sources {
         let path = Path::new(source);
-        if path.is_dir() && !options.takes_directories {
-            bail!("{}: is a directory (use --recursive)", source.display());
-        }
         let target = if into { name_of(path) } else { destination.file_name() };
         ensure!(into || target.is_some(), "{shown}: has no name");
         let target = Path::new(target.unwrap_or_default());
         let whole = if into { &destination.join(target) } else { destination };
-        if let Some(reason) = overlap(path, whole)? {
-            eprintln!("ERROR: {reason}");
-            refused += 1;
+        let fits = expect_taken(source, path.is_dir(), options.takes_directories)
+            .and_then(|()| expect_apart(path, whole));
+        let unfit = told(fits.map(|()| 0))?;
+        if unfit > 0 {
+            refused += unfit;
             continue;
         }
         if !path.is_dir() && !copied.add(source, whole) {
@@ -404,20 +438,20 @@ fn unpack_input(
 /// Whether a source is a file of this system, and neither an image nor in one.
 fn is_of_this_system(source: &OsStr) -> bool {
     let path = Path::new(source);
-    path.symlink_metadata().is_ok() && !(names_image(source) || path.is_file() && is_image(path))
+    !(names_image(source) || path.is_file() && is_image(path))
 }
 
-/// Why `source` cannot be copied to `target`, if both are one file, or one lies in the other.
-fn overlap(source: &Path, target: &Path) -> anyhow::Result<Option<String>> {
-    let metadata = source.symlink_metadata()?;
+/// Fails if `source` is not there, if both are one file, or if one lies in the other.
+fn expect_apart(source: &Path, target: &Path) -> anyhow::Result<()> {
+    let metadata = source.symlink_metadata().with_context(|| source.display().to_string())?;
     let is_same =
         |there: fs::Metadata| (there.dev(), there.ino()) == (metadata.dev(), metadata.ino());
     let shown = (source.display(), target.display());
     if target.symlink_metadata().is_ok_and(is_same) {
-        return Ok(Some(format!("'{}' and '{}' are the same file", shown.0, shown.1)));
+        bail!("'{}' and '{}' are the same file", shown.0, shown.1);
     }
     let is_inside =
         metadata.is_dir() && parent_of(target).canonicalize()?.starts_with(source.canonicalize()?);
-    Ok(is_inside
-        .then(|| format!("cannot copy a directory, '{}', into itself, '{}'", shown.0, shown.1)))
+    ensure!(!is_inside, "cannot copy a directory, '{}', into itself, '{}'", shown.0, shown.1);
+    Ok(())
 }

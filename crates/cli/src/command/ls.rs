@@ -39,7 +39,8 @@ use crate::units::Units;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, disable_help_flag = true)]
 pub struct Ls {
-    /// Names that begin with a dot too
+    /// Names that begin with a dot too, among them . and .. for the directory and the one above;
+    /// as JSON without these two
     #[arg(short, long)]
     all: bool,
     /// Sizes in the unit that suits each
@@ -127,6 +128,10 @@ impl Ls {
                 continue;
             }
             listing.enter(&path)?;
+            if self.all {
+                let above = directory.parent().unwrap_or_else(|_| directory.clone());
+                listing.dots(&directory.metadata(), &above.metadata())?;
+            }
             let mut below = Vec::new();
             let shown = |entry: &larder::Result<Entry>| self.all || !is_hidden(entry);
             let mut entries: Vec<_> = directory.entries()?.filter(shown).collect();
@@ -170,7 +175,7 @@ impl Ls {
                     listing.line(path.as_os_str(), &metadata, None)?;
                     break;
                 }
-                (Walked::Directory { path: entered, .. }, last) => {
+                (Walked::Directory { path: entered, metadata, .. }, last) => {
                     is_file = false;
                     listing.lines(last.take())?;
                     let below = Path::new(&entered);
@@ -179,6 +184,10 @@ impl Ls {
                     }
                     let shown = if below == Path::new("") { path } else { &path.join(below) };
                     listing.enter(shown)?;
+                    if self.all {
+                        listing
+                            .dots(&metadata, &above(shown).unwrap_or_else(|| metadata.clone()))?;
+                    }
                     directory = Some(Vec::new());
                 }
                 (Walked::Entry { name, metadata, target, .. }, Some(entries))
@@ -195,6 +204,15 @@ impl Ls {
         }
         listing.lines(directory)?;
         Ok(walk.failures() > 0)
+    }
+}
+
+/// The attributes of the directory above `path`, if the same server shows it.
+fn above(path: &Path) -> Option<Metadata> {
+    let above = path.join("..").canonicalize().ok()?;
+    match Walk::begin(&above, WalkOptions::default()).ok()?.next().ok()?? {
+        Walked::Directory { metadata, .. } => Some(metadata),
+        _ => None,
     }
 }
 
@@ -243,6 +261,15 @@ impl Listing {
         self.is_first = false;
         write_name(&mut self.out, path)?;
         writeln!(self.out, ":")
+    }
+
+    /// Writes what each directory contains, itself and the one above, unless as JSON.
+    fn dots(&mut self, itself: &Metadata, above: &Metadata) -> io::Result<()> {
+        if self.json.is_some() {
+            return Ok(());
+        }
+        self.line(OsStr::new("."), itself, None)?;
+        self.line(OsStr::new(".."), above, None)
     }
 
     /// Whether the targets of symbolic links are shown.

@@ -45,8 +45,8 @@ Where results differ, and why:
 | `cp` onto a symbolic link that the user does not name (`cp -r d to`, `cp f to/`) | writes to what the link leads to | replaces the link | a user who may write to the directory could otherwise choose which file root overwrites |
 | `cp` of a device or a pipe without `-r` | copies its content | makes a device or a pipe | reading one may never end |
 | `cp FILE DEVICE` | writes to the device | refuses, and names `larder cat` | likewise |
-| `cp` with a source that is not there | copies the others | copies none | a wrong name is cheaper to mend before a long copy |
-| `ls -a` | shows `.` and `..` too | leaves them out | every directory has them |
+| `ls -a` with names that sort before `.` | shows them first | shows `.` and `..` first | |
+| `ls -la` of the root of a mount or an image | shows as `..` the directory above the mount | shows the root | nothing above it is in the file system |
 | `rm`, `chmod`, `chown` of many files | stop at no error | likewise, and report each with both names | |
 | `rm`, `mv` on a terminal | ask before a file that cannot be written to | never ask | they are for scripts and for many files |
 | `rm -r` of a subvolume | removes its files, and then it | the same, in one step | |

@@ -1,9 +1,10 @@
 //! Commands for many files do what the system's do: each option that both have
 //! (`docs/bulk-options.md`), with the same results.
 
+use std::path::Path;
 use std::process::Command;
 
-use crate::support::Mounted;
+use crate::support::{Mounted, shell};
 
 /// Files to work on, in the present directory.
 const FILES: &str = "
@@ -54,6 +55,13 @@ const LINES: &[&str] = &[
     "cp d/link new",
     "cp -a d/link d/pipe to",
     "cp d/f to/none/f",
+    "cp d/f none d/e/g to",
+    "cp none to",
+    "cp none new",
+    "cp none d/f new",
+    "cp d d/f to",
+    "cp -a none d/f to",
+    "cp d/e/g d/f to/f",
     "du d",
     "du -a d",
     "du -s d to",
@@ -68,6 +76,11 @@ const LINES: &[&str] = &[
     "ls -d d",
     "ls -R d",
     "ls -i d",
+    "ls -a d",
+    "ls -aR d",
+    "ls -a d/f",
+    "ls -ad d",
+    "ls -aR empty d/e",
 ];
 
 #[test]
@@ -97,4 +110,48 @@ fn results_are_those_of_the_system() {
     }
     assert!(different.is_empty(), "{}", different.join("\n"));
     mounted.finish();
+}
+
+/// One of each kind of file, with modes and owners that lists show in their own ways.
+const KINDS: &str = "
+    mkdir -p d/sub/deep d/empty; echo 1 > d/f; ln d/f d/second; ln -s f d/link; mkfifo d/pipe
+    mknod d/null c 1 3; mknod d/loop b 7 200; truncate -s 1M d/hole; echo x > 'd/a b'
+    echo hidden > d/.hidden; chmod 4751 d/f; chmod 1777 d/sub; chmod 2070 d/empty
+    chown 1:70000 'd/a b'; touch -d '2001-02-03 04:05:06.789' d/hole; cp d/f d/sub/deep
+    head -c 200000 /dev/urandom > d/sub/big; ln -s $(printf 'x%.0s' {1..200}) d/sub/long; sync -f .";
+
+/// Lists have the same columns, whose widths differ, and no number of blocks.
+fn words(said: &str) -> Vec<String> {
+    let lines = said.lines().filter(|line| !line.starts_with("total "));
+    lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[test]
+fn lists_and_archives_are_those_of_the_system() {
+    let mut mounted = Mounted::new();
+    let larder = env!("CARGO_BIN_EXE_larder");
+    mounted.shell(KINDS);
+    let said = |place: &Path, line: &str| shell(place, &format!("export LC_ALL=C TZ=UTC; {line}"));
+    let style = "--time-style='+%Y-%m-%d %H:%M:%S'";
+    let mut of_system = Vec::new();
+    for options in ["", "-a", "-R", "-aR", "-d", "-l", "-la", "-lR", "-laR", "-ld", "-lid", "-i"] {
+        let numeric = if options.contains('l') { "-n" } else { "" };
+        let system = words(&said(&mounted.path(), &format!("ls {numeric} {style} {options} d")));
+        let ours = words(&said(&mounted.path(), &format!("{larder} ls {options} d")));
+        assert_eq!(ours, system, "{options}");
+        of_system.push((options, system));
+    }
+    let list = "tar -tvf - --numeric-owner --full-time --quoting-style=escape";
+    let list = format!("{list} | sort");
+    let archive = said(&mounted.path(), &format!("tar -c --format=pax -C d . | {list}"));
+    let ours = said(&mounted.path(), &format!("{larder} tar d | {list}"));
+    assert_eq!(words(&ours), words(&archive));
+    mounted.unmount();
+    for (options, system) in of_system {
+        let line = format!("{larder} ls {options} disk.img:/d | sed 's|disk.img:/||'");
+        assert_eq!(words(&said(mounted.folder(), &line)), system, "{options}");
+    }
+    let ours = said(mounted.folder(), &format!("{larder} tar disk.img:/d | {list}"));
+    assert_eq!(words(&ours), words(&archive));
+    mounted.check();
 }
