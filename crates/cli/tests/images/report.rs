@@ -13,6 +13,8 @@ use serde_json::Value;
 
 use crate::support::{fail, succeed};
 
+const LARDER: &str = env!("CARGO_BIN_EXE_larder");
+
 /// The standard output of a line in a shell in `folder`; it must succeed.
 #[track_caller]
 fn shell(folder: &Path, line: &str) -> String {
@@ -403,4 +405,61 @@ fn a_browser_shows_the_map() {
         "{}",
         tiles[0]
     );
+}
+
+/// Text says what deleting each thing frees: the numbers of the JSON, the largest first.
+#[test]
+fn text_says_what_can_be_freed() {
+    let image = KernelImage::empty(&ImageSpec::new("report-text").devices(&[1 << 30]));
+    let mount = image.mount("noatime");
+    shell(mount.path(), SHARED);
+    drop(mount);
+    let device = &image.devices()[0];
+    let text = succeed(&format!("report --text {}", device.display()));
+    let lines_after = |heading: &str| {
+        let part = text.split(heading).nth(1).unwrap_or_else(|| panic!("{heading}: {text}"));
+        let lines = part
+            .lines()
+            .skip(2)
+            .take_while(|line| line.starts_with("  ") && !line.starts_with("  and "));
+        let row = |line: &str| {
+            let mut words = line.split_whitespace().map(str::to_owned);
+            Some((words.next()?, words.nth(1)?))
+        };
+        lines.filter_map(row).collect::<Vec<_>>()
+    };
+    let size = |bytes: u64| {
+        let units = ["B", "KiB", "MiB", "GiB"];
+        let power = units.iter().enumerate().rfind(|(power, _)| bytes >= 1 << (10 * power));
+        let (power, unit) = power.unwrap_or((0, &"B"));
+        let number = match power {
+            0 => bytes as f32,
+            _ => (bytes >> (10 * (power - 1))) as f32 / 1024.0,
+        };
+        format!("{number:.2}{unit}")
+    };
+    let report = report(device);
+    let freed = lines_after("these subvolumes frees:");
+    assert_eq!(freed.len(), 8, "{text}");
+    let mut last = u64::MAX;
+    for (said, path) in freed {
+        let all = report["subvolumes"].as_array().expect("a list");
+        let one = all.iter().find(|one| one["path"] == path.as_str()).expect("it is listed");
+        let bytes = number(&one["exclusive_bytes"]) + number(&one["exclusive_tree_bytes"]);
+        assert_eq!(said, size(bytes), "{path}");
+        assert!(bytes <= last, "{text}");
+        last = bytes;
+    }
+    let freed = lines_after("directories or files frees:");
+    assert!(freed.len() > 3, "{text}");
+    for (said, path) in freed {
+        let path = if path == "/" { &path } else { path.trim_end_matches('/') };
+        assert_eq!(said, size(number(&place(&report, path)["exclusive_bytes"])), "{path}");
+    }
+    assert!(text.contains("\nSaved: "), "{text}");
+    // It is what a terminal gets; a file gets a page.
+    let line = format!("'{LARDER}' report {}", device.display());
+    let terminal = shell(Path::new("/"), &format!("script -qefc \"{line}\" /dev/null"));
+    assert_eq!(terminal.replace("\r\n", "\n"), text);
+    assert!(shell(Path::new("/"), &line).starts_with("<!"));
 }

@@ -231,3 +231,47 @@ os.chmod(p, 0o500); os.chmod(p, 0o600); tell()";
     succeed(larder().args(["mkfs", "-q"]).arg(&image));
     assert_same_lines(&seen, &said(KernelMount::open(&[image], "").path()));
 }
+
+/// A series of snapshots is the same on a mount of larder, on one of the kernel and in an image.
+#[test]
+fn a_series_of_snapshots_is_kept_on_every_mount() {
+    let series = |place: &str, folder: &Path| {
+        let run = |words: &[&str]| {
+            let words = words.iter().map(|word| word.replace('@', place));
+            succeed(larder().arg("subvolume").args(words).current_dir(folder))
+        };
+        run(&["create", "@home"]);
+        run(&["create", "@snaps"]);
+        let old = ["P20200106T010000", "P20200106T020000", "P20200107T030000", "other"];
+        for name in old.map(|name| format!("@snaps/{name}")) {
+            run(&["snapshot", "-r", "@home", &name]);
+        }
+        let words = "all=1h daily=7 weekly=4";
+        let take = ["snapshot", "-r", "--keep", words, "--prefix", "P", "@home", "@snaps"];
+        let said = run(&take).replace(place, "@");
+        let lines: Vec<&str> = said.lines().collect();
+        assert!(
+            lines[0].starts_with("Create a readonly snapshot of '@home' in '@snaps/P"),
+            "{said}"
+        );
+        assert_eq!(lines[1..], ["Delete subvolume (no-commit): '@snaps/P20200106T010000'"]);
+        let list = run(&["list", place]);
+        let path = |line: &str| line.split(" path snaps/").nth(1).map(str::to_owned);
+        let mut names: Vec<String> = list.lines().filter_map(path).collect();
+        names.sort();
+        assert_eq!(names[..2], old[1..3], "{list}");
+        assert_eq!((names.len(), &*names[3]), (4, "other"), "{list}");
+    };
+    let mut mounted = Mounted::new();
+    let point = |path: &Path| format!("{}/", path.display());
+    series(&point(&mounted.path()), mounted.folder());
+    mounted.unmount();
+    mounted.check();
+    let scratch = Scratch::new();
+    let image = scratch.sparse_file("image", 256 << 20);
+    let make = || succeed(larder().args(["mkfs", "-q", "-f"]).arg(&image));
+    make();
+    series("image:/", scratch.path());
+    make();
+    series(&point(KernelMount::open(std::slice::from_ref(&image), "").path()), scratch.path());
+}

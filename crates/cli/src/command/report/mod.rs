@@ -4,6 +4,7 @@ mod document;
 mod file;
 mod names;
 mod page;
+mod text;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -43,6 +44,7 @@ use crate::target::Target;
 ///   larder report disk.img -o report.html
 ///   larder report /mnt -o report.html
 ///   larder report --check /dev/sdb1 -o report.html
+///   larder report --text disk.img
 ///   larder report --format json disk.img | jq '.subvolumes[] | {path, exclusive_bytes}'
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
@@ -50,9 +52,12 @@ pub struct Report {
     /// Write the report to this file; to standard output unless given, or if it is "-"
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// How to write the report
-    #[arg(long, value_enum, default_value_t = Format::Html)]
-    format: Format,
+    /// How to write the report; a page unless given, and text on a terminal
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Write text, which says what can be freed and by what
+    #[arg(long, conflicts_with = "format")]
+    text: bool,
     /// Check the file system too, as larder check does, and show the findings by file
     #[arg(long)]
     check: bool,
@@ -72,17 +77,23 @@ enum Format {
     Html,
     /// The same data for programs
     Json,
+    /// What can be freed and by what, in few lines
+    Text,
 }
 
 impl Report {
-    pub fn run(mut self, global: &Global) -> Outcome {
-        if global.format == global::Format::Json {
-            self.format = Format::Json;
-        }
+    pub fn run(self, global: &Global) -> Outcome {
         let output = self.output.as_deref().filter(|path| *path != Path::new("-"));
         let to_terminal = output.is_none() && is_terminal();
+        let format = match self.format {
+            _ if global.format == global::Format::Json => Format::Json,
+            _ if self.text => Format::Text,
+            Some(format) => format,
+            None if to_terminal => Format::Text,
+            None => Format::Html,
+        };
         ensure!(
-            self.format == Format::Json || !to_terminal,
+            format != Format::Html || !to_terminal,
             "a page is not for a terminal: name a file for it with -o"
         );
         let mounted = self.source.mounted_directory(&self.image)?.map(Path::to_owned);
@@ -95,9 +106,10 @@ impl Report {
         }
         let (document, filesystem) = made?;
         warn_of_bad_copies(&filesystem);
-        let report = match self.format {
+        let report = match format {
             Format::Html => page::page(&document),
             Format::Json => serde_json::to_string_pretty(&document)? + "\n",
+            Format::Text => text::text(&document)?,
         };
         match file {
             Some(file) => file.write(&report)?,
