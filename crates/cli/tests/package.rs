@@ -224,3 +224,38 @@ fn verify_units(installed: &Path, folder: &Path) {
         assert_eq!(output(analyze.env("XDG_RUNTIME_DIR", folder)), "");
     }
 }
+
+/// A reader's crate with the README's lines of dependencies and its example, and nothing else.
+#[test]
+fn the_example_of_the_library_runs_in_a_crate_of_its_own() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("here");
+    let readme = fs::read_to_string(here.join("README.md")).expect("it is there");
+    let block = |language: &str| {
+        let after = readme.split(&format!("```{language}\n")).nth(1).expect("it has one");
+        after.split("```").next().expect("it ends").to_owned()
+    };
+    let dependencies = block("toml");
+    let crates = dependencies.lines().filter(|line| line.contains(" = ")).count();
+    assert!(crates == 1 && dependencies.contains("path = \"larder/crates/larder\""));
+    let scratch = Scratch::new();
+    let folder = scratch.path();
+    fs::create_dir(folder.join("src")).expect("made");
+    std::os::unix::fs::symlink(&here, folder.join("larder")).expect("linked");
+    let package = "[package]\nname = \"pantry\"\nedition = \"2024\"\n\n";
+    fs::write(folder.join("Cargo.toml"), format!("{package}{dependencies}")).expect("written");
+    fs::write(folder.join("src/main.rs"), block("rust")).expect("written");
+    // The versions that this workspace was built with.
+    fs::copy(here.join("Cargo.lock"), folder.join("Cargo.lock")).expect("copied");
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["run", "--quiet", "--offline"]).current_dir(folder);
+    cargo.env("TMPDIR", folder).env("CARGO_TARGET_DIR", target()).env_remove("RUSTFLAGS");
+    let output = cargo.output().expect("cargo starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+}
+
+/// Where the example is built, beside what tests build, so that the next run has it.
+fn target() -> PathBuf {
+    let program = Path::new(LARDER);
+    program.ancestors().nth(2).expect("a target directory").join("readme")
+}
