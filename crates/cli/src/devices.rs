@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use larder::device::Place;
 use larder::{FilesystemName, find_filesystem, find_further_devices};
 
+use crate::object_directory::url_at;
 use crate::operand::parse_uuid;
 
 /// Whether `text` names a file system by its uuid or label, and is no path of a file.
@@ -15,14 +16,15 @@ pub fn is_name(text: &OsStr) -> bool {
     starts && Path::new(text).symlink_metadata().is_err()
 }
 
-/// The devices that `operands` name: paths, or names of file systems.
+/// The devices that `operands` name: paths, or names of file systems. A directory that holds the
+/// objects of one is its URL.
 pub fn named(operands: &[impl AsRef<Path>]) -> anyhow::Result<Vec<PathBuf>> {
     let mut devices = Vec::new();
     for operand in operands.iter().map(AsRef::as_ref) {
         if is_name(operand.as_os_str()) {
             devices.extend(find_filesystem(&parse_name(operand.as_os_str())?)?);
         } else {
-            devices.push(operand.to_owned());
+            devices.push(url_at(operand).unwrap_or_else(|| operand.to_owned()));
         }
     }
     Ok(devices)

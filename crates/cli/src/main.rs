@@ -41,6 +41,7 @@ mod kept;
 mod manual;
 mod mode;
 mod mode_change;
+mod object_directory;
 mod on_mount;
 mod operand;
 mod output;

@@ -13,6 +13,7 @@ use larder_fuse::usage::MountTable;
 use crate::command::{Outcome, exit_code};
 use crate::devices;
 use crate::ending::wait_for_ending_servers;
+use crate::object_directory::url_at;
 use crate::operand::parse_number;
 use crate::place::{PlaceOptions, located};
 use crate::present;
@@ -68,6 +69,9 @@ impl Source {
         } else {
             ""
         };
+        if url_at(path).is_some() {
+            return Ok(());
+        }
         ensure!(
             !path.is_dir(),
             "{shown}: is a directory, where an image file or a block device is needed{way_out}"

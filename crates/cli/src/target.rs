@@ -1,10 +1,12 @@
 //! `IMAGE:/path`: a path in the file system on an image or device.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::devices;
+use crate::object_directory::url_at;
 
 /// A path in a file system that is not mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,10 +56,18 @@ pub fn mounted_path(text: &OsStr) -> Option<&Path> {
     }
     let path = Path::new(text);
     let is_mounted = match path.metadata() {
-        Ok(metadata) => metadata.is_dir() || (metadata.is_file() && !is_image(path)),
+        Ok(metadata) if metadata.is_dir() => !is_directory_of_objects(path),
+        Ok(metadata) => metadata.is_file() && !is_image(path),
         Err(_) => parent_of(path).is_dir(),
     };
     is_mounted.then_some(path)
+}
+
+/// Whether a directory stands for the file system whose objects it holds. One that lies in a mounted
+/// btrfs is a directory there.
+fn is_directory_of_objects(path: &Path) -> bool {
+    let is_in_btrfs = || File::open(path).and_then(larder_ioctl::filesystem_info).is_ok();
+    url_at(path).is_some() && !is_in_btrfs()
 }
 
 /// The text of an `IMAGE:/path`, which a bare `IMAGE` is made to: names below can be joined to it.

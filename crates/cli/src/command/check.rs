@@ -19,6 +19,7 @@ use crate::output::stdout;
 use crate::place::{PlaceOptions, located};
 use crate::program::Program;
 use crate::source::{expect_no_writer, warn_if_in_use};
+use crate::target::mounted_path;
 use crate::{is_broken_pipe, message};
 
 /// Prove a file system sound, or say what is wrong with it
@@ -156,7 +157,7 @@ impl Check {
     /// The directory of a mounted file system, if that is to be checked.
     fn mounted(&self) -> anyhow::Result<Option<&Path>> {
         let [path] = &self.devices[..] else { return Ok(None) };
-        if !path.is_dir() {
+        if !path.is_dir() || mounted_path(path.as_os_str()).is_none() {
             return Ok(None);
         }
         ensure!(

@@ -13,7 +13,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use larder::{FileType, Inode};
 use larder_copy::{
-    DANGLING, Destination, Extract, IntoImage, Keep, Mapped, OntoHost, Transplant, Unpack,
+    DANGLING, Destination, Extract, Gone, IntoImage, Keep, Mapped, OntoHost, Transplant, Unpack,
 };
 use larder_format::OwnerMap;
 
@@ -22,7 +22,7 @@ use crate::copying;
 use crate::ingest::Ingest;
 use crate::interrupt::{self, Interrupted};
 use crate::message;
-use crate::on_mount::{self, Gone, OnMount, OntoMount};
+use crate::on_mount::{self, OnMount, OntoMount};
 use crate::owner::MapOptions;
 use crate::progress::Progress;
 use crate::source::{PathSource, Writing, warn_of_bad_copies};

@@ -9,6 +9,7 @@ use larder_device::{Access, Device, FileDevice};
 use larder_objects::{Address, ObjectDevice};
 
 use super::Outcome;
+use super::objects::parse_address_with_state;
 use crate::interrupt::HalfMade;
 use crate::progress::Progress;
 
@@ -26,7 +27,7 @@ pub const PIECE_BYTES: u64 = 8 << 20;
 #[command(verbatim_doc_comment)]
 pub struct Export {
     /// Where the file system is; with @STATE one of its kept states
-    #[arg(value_name = "URL")]
+    #[arg(value_name = "URL", value_parser = parse_address_with_state)]
     address: Address,
     /// The image to make
     #[arg(value_name = "IMAGE")]

@@ -10,7 +10,7 @@ use larder_objects::{Address, ObjectDevice};
 
 use super::Outcome;
 use super::export::PIECE_BYTES;
-use super::objects;
+use super::objects::{create_at, parse_address};
 use crate::progress::Progress;
 
 /// Copy an image to object storage
@@ -24,17 +24,16 @@ pub struct Import {
     #[arg(value_name = "IMAGE")]
     image: PathBuf,
     /// Where to; there must be no file system yet
-    #[arg(value_name = "URL")]
-    url: PathBuf,
+    #[arg(value_name = "URL", value_parser = parse_address)]
+    address: Address,
 }
 
 impl Import {
     pub fn run(self) -> Outcome {
         // Nothing may change it meanwhile.
         let image = FileDevice::open(&self.image, Access::ReadWrite)?;
-        let address: Address = self.url.to_string_lossy().parse()?;
-        objects::create(&self.url, image.len_bytes())?;
-        let (store, options) = address.connect()?;
+        create_at(&self.address, image.len_bytes())?;
+        let (store, options) = self.address.connect()?;
         let device = ObjectDevice::open(store, &options)?;
         let mut progress = Progress::of_bytes();
         progress.expect(image.len_bytes());

@@ -342,3 +342,46 @@ impl Drop for Unmounted<'_> {
         let _ = Command::new("umount").arg("-l").arg(self.0).status();
     }
 }
+
+/// Where a URL of a directory stands, its path may stand: relative, and with whatever is in it.
+#[test]
+fn a_directory_is_named_by_its_path_too() {
+    let mut mounted = Mounted::with_size("1G");
+    mounted.shell("seq 3000 > numbers");
+    let files = comparable(Manifest::of_tree(&mounted.path()));
+    mounted.unmount();
+    let folder = mounted.folder();
+    let run = |words: &[&str]| succeed(larder().args(words).current_dir(folder));
+    for name in ["plain", "a b%20ä?#@7", "./with space/below"] {
+        fs::create_dir_all(folder.join(name)).unwrap();
+        run(&["import", "disk.img", name]);
+        assert!(fs::read_dir(folder.join(name)).unwrap().count() > 0, "{name}");
+        run(&["objects", "info", name]);
+        run(&["objects", "verify", name]);
+        // It is an image, too.
+        assert_eq!(run(&["ls", name]), "numbers\n");
+        assert_eq!(run(&["ls", &format!("{name}:/")]), "numbers\n");
+        run(&["check", name]);
+        run(&["subvolume", "list", name]);
+        run(&["filesystem", "show", name]);
+        run(&["report", "--text", name]);
+        run(&["mount", name, "mnt"]);
+        assert_eq!(comparable(Manifest::of_tree(&folder.join("mnt"))), files);
+        run(&["umount", "mnt"]);
+        export_and_compare(folder.join(name).to_str().unwrap(), folder, &files);
+        run(&["mkdir", &format!("{name}:/made")]);
+        assert_eq!(run(&["ls", name]), "made\nnumbers\n");
+    }
+    // States are named after an @, as in a URL.
+    let said = larder().args(["export", "plain@none", "new.img"]).current_dir(folder).output();
+    let said = String::from_utf8(said.unwrap().stderr).unwrap();
+    assert!(said.contains("none"), "{said}");
+    let said = larder().args(["objects", "info", "s4://bucket"]).output().unwrap();
+    assert!(!said.status.success());
+    run(&["subvolume", "snapshot", "-r", "disk.img:/", "disk.img:/monday"]);
+    run(&["send", "--to", "streams", "disk.img:/monday"]);
+    assert!(run(&["streams", "list", "streams"]).contains("monday"));
+    run(&["mkfs", "-q", "-b", "1G", "new.img"]);
+    run(&["receive", "--from", "streams", "new.img:/"]);
+    assert_eq!(run(&["ls", "new.img:/monday"]), "numbers\n");
+}

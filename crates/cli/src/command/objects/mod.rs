@@ -18,6 +18,8 @@ pub use requests::write_requests;
 
 use super::Outcome;
 use crate::global::Global;
+use crate::object_directory::url_of;
+use crate::reason::in_words;
 use crate::time_zone::SHOWN;
 
 /// How long objects that no kept state needs stay for readers, by default, in seconds.
@@ -25,7 +27,8 @@ const DELETE_AFTER: u64 = 60 * 60;
 
 /// Look after the objects of a file system on object storage
 ///
-/// A URL leads there: s3://BUCKET/PREFIX, gs://, az://, file:///DIRECTORY, and https:// for reading.
+/// A URL leads there: s3://BUCKET/PREFIX, gs://, az://, file:///DIRECTORY, and https:// for reading;
+/// or the path of a directory.
 /// Credentials and endpoint come from the environment, by the names that the tools of each service
 /// use: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT or AWS_ENDPOINT_URL,
 /// AWS_ALLOW_HTTP; GOOGLE_…; AZURE_…. For S3 also from ~/.aws/credentials and ~/.aws/config.
@@ -54,11 +57,16 @@ impl Objects {
     }
 }
 
-/// Makes a disk of zeros where the URL `url` leads to. If an interrupted call has left one of that
-/// length there, that one is taken.
+/// Makes a disk of zeros where the URL `url` leads to, as [`create_at`] does.
 pub fn create(url: &Path, len_bytes: u64) -> anyhow::Result<()> {
     let text = url.to_str().with_context(|| format!("{}: not UTF-8", url.display()))?;
-    let store = store(&text.parse()?)?;
+    create_at(&text.parse()?, len_bytes)
+}
+
+/// Makes a disk of zeros at `address`. If an interrupted call has left one of that length there,
+/// that one is taken.
+pub fn create_at(address: &Address, len_bytes: u64) -> anyhow::Result<()> {
+    let store = store(address)?;
     match ObjectDevice::create(&*store, len_bytes, Policy::default(), DELETE_AFTER) {
         Err(ObjectsError::Exists { .. }) if is_untouched(&store, len_bytes)? => Ok(()),
         result => Ok(result?),
@@ -75,10 +83,26 @@ pub fn store(address: &Address) -> anyhow::Result<Arc<dyn Store>> {
     Ok(address.connect()?.0)
 }
 
+/// Reads an address, perhaps with a state: a URL, or the path of a directory.
+pub fn parse_address_with_state(text: &str) -> Result<Address, String> {
+    let parse = |text: &str| text.parse().map_err(|error: ObjectsError| error.to_string());
+    if text.is_empty() || text.contains("://") {
+        return parse(text);
+    }
+    // A name may contain what begins a state elsewhere.
+    let (path, state) = match text.rsplit_once('@') {
+        Some((path, state)) if !state.contains('/') && !Path::new(text).exists() => {
+            (path, format!("@{state}"))
+        }
+        _ => (text, String::new()),
+    };
+    let url = url_of(Path::new(path)).map_err(|error| in_words(&error.to_string()))?;
+    parse(&format!("{url}{state}"))
+}
+
 /// Reads an address without a state.
 pub fn parse_address(text: &str) -> Result<Address, String> {
-    let address: Address =
-        text.parse().map_err(|error: larder_objects::ObjectsError| error.to_string())?;
+    let address = parse_address_with_state(text)?;
     match address.state {
         None => Ok(address),
         Some(_) => Err("it names a state; give the URL without '@' and what follows".to_owned()),
