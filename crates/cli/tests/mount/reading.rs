@@ -29,7 +29,7 @@ fn listings_are_those_of_ls() {
     for (ours, system) in [
         ("ls t", "ls -1 t"),
         ("ls -R t", "ls -1R t"),
-        ("ls -aR t t/a", "ls -1AR t t/a"),
+        ("ls -aR t t/a", "ls -1aR t t/a"),
         ("ls t/a/1", "ls t/a/1"),
         ("ls t/link", "ls t/link"),
         ("ls t/over/", "ls -1 t/over/"),
@@ -43,7 +43,7 @@ fn listings_are_those_of_ls() {
     let words = "sed -E 's/ +/ /g'";
     let seen = mounted.shell(&format!("{program} ls -laR t | {words}"));
     let expected = format!(
-        "LC_ALL=C ls -lnAR --time-style='+%Y-%m-%d %H:%M:%S' t | grep -v '^total' | sed -E 's/^(.{{10}})[+]/\\1/' | {words}"
+        "LC_ALL=C ls -lnaR --time-style='+%Y-%m-%d %H:%M:%S' t | grep -v '^total' | sed -E 's/^(.{{10}})[+]/\\1/' | {words}"
     );
     assert_same_lines(&seen, &mounted.shell(&expected));
     let said = fails(larder().arg("ls").arg(mounted.join("nothing")));
