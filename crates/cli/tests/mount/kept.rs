@@ -196,7 +196,10 @@ fn a_state_that_ends_is_no_finding() {
             return assert!(said.is_empty(), "{said}");
         }
         assert_eq!(output.status.code(), Some(code), "{said}");
-        assert!(said.contains(reason) && said.ends_with("; try again\n"), "{said}");
+        // On a busy machine it may look for the mount when that has ended.
+        let is_late = said.contains("lies neither in a mount of larder nor in one of btrfs");
+        let is_told = said.contains(reason) && said.ends_with("; try again\n");
+        assert!(is_told || is_late, "{said}");
         assert!(output.stdout.is_empty());
     };
     for (round, words) in
