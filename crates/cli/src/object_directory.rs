@@ -1,5 +1,6 @@
 //! Directories of objects, by their paths.
 
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,12 +20,18 @@ pub fn url_at(path: &Path) -> Option<PathBuf> {
 }
 
 /// The URL of a directory, which need not exist.
-pub fn url_of(path: &Path) -> std::io::Result<String> {
+///
+/// # Errors
+/// `InvalidInput` for a name that no URL of objects has.
+pub fn url_of(path: &Path) -> io::Result<String> {
+    let refused = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
     let path = std::path::absolute(path)?;
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
-    let letter = |byte: &u8| {
-        if is_plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") }
-    };
-    let letters: String = path.as_os_str().as_bytes().iter().map(letter).collect();
-    Ok(format!("file://{letters}"))
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    if name.contains(&b'@') {
+        return Err(refused("a state is named after an '@'; choose another name"));
+    }
+    // What is no place of a URL is refused with the URL.
+    let path = path.into_os_string().into_string();
+    let path = path.map_err(|_| refused("its name is not UTF-8; choose another name"))?;
+    Ok(format!("file://{path}"))
 }

@@ -130,9 +130,12 @@ fn a_stream_that_finds_no_room_is_removed() {
     assert!(!scratch.path().join("half").exists());
 }
 
-/// Unpacks an archive into an image, with a signal before it comes.
-fn unpack_with_a_signal(folder: &Path, script: &str, line: &str) -> Output {
+/// Unpacks an archive into an image, with a signal before it comes. The same entries come so many
+/// times, or until the command reads no more.
+fn unpack_with_a_signal(folder: &Path, script: &str, line: &str, times: usize) -> Output {
     let archive = succeed(folder, "tar ok.img:/s");
+    let last = archive.iter().rposition(|byte| *byte != 0).unwrap();
+    let entries = (last + 1).next_multiple_of(512);
     let mut command = Command::new("bash");
     command.args(["-c", script]).current_dir(folder).stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("it starts");
@@ -141,8 +144,13 @@ fn unpack_with_a_signal(folder: &Path, script: &str, line: &str) -> Output {
             && fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap() == "larder\n"
     });
     interrupt(&child);
-    // Input that comes too late for the command is refused.
-    let _ = child.stdin.take().unwrap().write_all(&archive);
+    let mut input = child.stdin.take().unwrap();
+    let all_came = (1..times).all(|_| input.write_all(&archive[..entries]).is_ok());
+    if all_came {
+        // Input that comes too late for the command is refused.
+        let _ = input.write_all(&archive);
+    }
+    drop(input);
     child.wait_with_output().unwrap()
 }
 
@@ -150,7 +158,7 @@ fn unpack_with_a_signal(folder: &Path, script: &str, line: &str) -> Output {
 fn a_copy_that_is_interrupted_says_so() {
     let scratch = folder();
     let script = format!("exec {LARDER} cp - ok.img:/");
-    let output = unpack_with_a_signal(scratch.path(), &script, "SigCgt:");
+    let output = unpack_with_a_signal(scratch.path(), &script, "SigCgt:", 1_000_000);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.signal(), Some(Signal::INT.as_raw()), "{said}");
     // Something may have been unpacked before the thread for signals ran: it is lost, and said so.
@@ -162,7 +170,7 @@ fn a_copy_that_is_interrupted_says_so() {
 fn a_signal_that_was_ignored_stays_ignored() {
     let scratch = folder();
     let script = format!("trap '' INT; exec {LARDER} cp - ok.img:/");
-    let output = unpack_with_a_signal(scratch.path(), &script, "SigIgn:");
+    let output = unpack_with_a_signal(scratch.path(), &script, "SigIgn:", 1);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {said}", output.status);
     assert_eq!(succeed(scratch.path(), "ls ok.img"), b"file\nr\ns\n");

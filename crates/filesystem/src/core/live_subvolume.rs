@@ -25,7 +25,12 @@ impl LiveSubvolume {
         &self.tree
     }
 
-    /// What a deletion in it may take of the global reserve.
+    /// How much of the global reserve may be used for removing parts of files in it.
+    pub(crate) fn cut_priority(&self) -> Priority {
+        Priority::of_cut(self.tree.last_snapshot())
+    }
+
+    /// How much of the global reserve may be used for deletions in it.
     pub(crate) fn deletion_priority(&self) -> Priority {
         Priority::of_deletion(self.tree.last_snapshot())
     }

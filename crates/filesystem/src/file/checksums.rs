@@ -8,8 +8,19 @@ use crate::core::shared::Core;
 use crate::error::{DataError, Error, Result};
 
 impl Core {
-    /// The checksums of the sectors from `start` to `end`, one after the other, found in one walk.
+    /// The checksums of the sectors from `start` to `end`, one after the other.
     pub(crate) fn checksums(&self, start: Logical, end: Logical) -> Result<Vec<u8>, DataError> {
+        match (self.walk_checksums(start, end), self.try_writer()) {
+            // A thread may be editing the item, because data beside this one goes or comes.
+            (Err(DataError::MissingChecksum(_)), Some(writer)) => {
+                writer.manager.with_still_checksums(|| self.walk_checksums(start, end))
+            }
+            (walked, _) => walked,
+        }
+    }
+
+    /// The same, found in one walk.
+    fn walk_checksums(&self, start: Logical, end: Logical) -> Result<Vec<u8>, DataError> {
         let unreadable = |error: Error| DataError::Checksums(error);
         let (sectorsize, csum_size) = (self.sectorsize(), self.volume().checksum_type().size());
         let wanted_len = ((end.0 - start.0) / sectorsize) as usize * csum_size;

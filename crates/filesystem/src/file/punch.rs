@@ -53,7 +53,7 @@ fn clear_edges(file: &File, writer: &Writer, edges: &[Range<u64>]) -> Result<()>
     let sectors = edges.iter().filter(|edge| !edge.is_empty()).count() as u64;
     let subvolume = file.subvolume().live()?;
     let need = DataNeed::of_data(sectors * sectorsize, 4);
-    let reservation = writer.reserve_to_delete(need, subvolume.deletion_priority())?;
+    let reservation = writer.reserve_to_delete(need, subvolume.cut_priority())?;
     let change = FileChange::start(file.core(), subvolume, [live], reservation)?;
     let mut locked = change.lock(live);
     locked.check_may_cut()?;
@@ -80,7 +80,7 @@ fn clear_some(file: &File, writer: &Writer, range: Range<u64>, what: What) -> Re
     let has_hole_items = !core.volume().superblock().has_incompat(IncompatFlags::NO_HOLES);
     let need = DataNeed { extents: CUT_EXTENTS, ..DataNeed::default() };
     let subvolume = file.subvolume().live()?;
-    let priority = subvolume.deletion_priority();
+    let priority = subvolume.cut_priority();
     let most = writer.deletions_at_once(need, EXTENTS_PER_STEP, priority);
     let need = DataNeed { references: most as u64, ..need };
     let reservation = writer.reserve_to_delete(need, priority)?;

@@ -42,7 +42,7 @@ impl File {
         let (reservation, most) = if shrinks {
             let data_bytes = if size_bytes.is_multiple_of(sectorsize) { 0 } else { sectorsize };
             let need = DataNeed::of_data(data_bytes, 2);
-            let priority = self.subvolume().live()?.deletion_priority();
+            let priority = self.subvolume().live()?.cut_priority();
             let most = writer.deletions_at_once(need, EXTENTS_PER_STEP, priority);
             let need = DataNeed { references: most as u64, ..need };
             (writer.reserve_to_delete(need, priority)?, most)

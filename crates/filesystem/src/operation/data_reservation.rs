@@ -52,7 +52,7 @@ impl Writer {
     }
 
     /// Like [`reserve_data`](Self::reserve_data), for changes that remove more than they add, with
-    /// the priority of [deletions](LiveSubvolume::deletion_priority) in their subvolume.
+    /// the priority of such changes in their subvolume.
     pub(crate) fn reserve_to_delete(
         &self,
         need: DataNeed,

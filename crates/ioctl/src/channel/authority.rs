@@ -4,7 +4,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::frame::{self, Kind};
@@ -63,19 +62,12 @@ impl Authority {
     }
 }
 
-/// What a user hears who is neither root nor the one who runs the server.
-const NOT_SERVED: &str = "the server of this mount takes larder's requests only from root and from \
-                          the user who runs it; the system's own commands work here";
-
 /// A token for `inode`, which lies on a Larder mount.
 ///
 /// # Errors
 /// `PermissionDenied` if its server gives this user none.
 pub fn token(inode: impl AsFd) -> io::Result<Token> {
-    call::read::<TOKEN, Token>(inode).map_err(|error| match Errno::from_io_error(&error) {
-        Some(Errno::PERM) => io::Error::new(io::ErrorKind::PermissionDenied, NOT_SERVED),
-        _ => error,
-    })
+    call::read::<TOKEN, Token>(inode)
 }
 
 #[cfg(test)]

@@ -35,6 +35,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 pub use authority::{Authority, Token, token};
@@ -89,6 +91,10 @@ pub struct NodeId {
     pub inode: u64,
 }
 
+/// What a user hears who is neither root nor the one who runs the server.
+const NOT_SERVED: &str = "the server of this mount takes larder's requests only from root and from \
+                          the user who runs it; the system's own commands work here";
+
 /// A connection to the server of a mount.
 #[derive(Debug)]
 pub struct Channel {
@@ -106,6 +112,11 @@ impl Channel {
         let Some((name, node)) = find(&inode)? else { return Ok(None) };
         let token = token(inode)?;
         let socket = UnixStream::connect_addr(&SocketAddr::from_abstract_name(&name)?)?;
+        let (this, server) = (geteuid(), socket_peercred(&socket)?.uid);
+        if !this.is_root() && this != server {
+            // The server would close the connection without a word.
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, NOT_SERVED));
+        }
         Authority::Token(token).show(&socket).map_err(frame::of_socket)?;
         Ok(Some((Self { socket, name }, node)))
     }

@@ -4,10 +4,11 @@
 //!
 //! `LARDER_EFFORT` multiplies the work, and `LARDER_SEED` changes it.
 
+mod beside;
 #[path = "../support/data.rs"]
 mod data;
-mod full;
 mod doubt;
+mod full;
 #[path = "../support/model.rs"]
 mod model;
 mod objects;

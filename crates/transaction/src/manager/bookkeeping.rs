@@ -74,6 +74,12 @@ impl Bookkeeping {
         }
     }
 
+    /// Calls `look` while no thread edits the checksum tree.
+    pub(super) fn with_still_checksums<T>(&self, look: impl FnOnce() -> T) -> T {
+        let _still = self.checksums.lock();
+        look()
+    }
+
     /// Inserts the checksums of the sectors from `start` on, in place of existing ones.
     pub(super) fn insert_checksums(&self, start: Logical, sums: &[u8]) -> Result<()> {
         let _editing = self.checksums.lock();

@@ -182,6 +182,12 @@ impl TransactionManager {
         self.tree_space.extent_items(self.generation())
     }
 
+    /// Calls `look` while no thread edits the checksum tree. An edit takes an item away before it
+    /// puts the rest of it back: so only here is a checksum missing for certain.
+    pub fn with_still_checksums<T>(&self, look: impl FnOnce() -> T) -> T {
+        self.bookkeeping.with_still_checksums(look)
+    }
+
     /// The rules of checksum items.
     pub(crate) fn checksum_items(&self) -> ChecksumItems {
         self.bookkeeping.checksum_items()

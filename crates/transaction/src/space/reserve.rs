@@ -51,26 +51,35 @@ const GROWTH_BYTES: u64 = 512;
 /// The most chunks that are simulated when unallocated space is weighed.
 const MOST_IMAGINED_CHUNKS: usize = 64;
 
-/// The purpose of a reservation.
+/// The purpose of a reservation. Each of them may use more of the global reserve than those before,
+/// so that none takes what the next ones need; the rest is for commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     /// Does not touch the global reserve.
     Normal,
-    /// For deleting in a tree that may share blocks: may use up to a quarter of the global reserve.
+    /// For removing parts of files in a tree that may share blocks.
+    Cutting,
+    /// For deleting files in such a tree.
     Deleting,
-    /// For deleting what shares nothing, and whole subvolumes: may use up to half of the global
-    /// reserve, since a commit gives back more than it takes.
+    /// For deleting and removing parts of what shares nothing, and for deleting whole subvolumes: a
+    /// commit gives back more than these take.
     Freeing,
-    /// For freeing the space of deleted inodes and subvolumes, while other threads may wait for it:
-    /// may use up to two thirds of the global reserve, so more than the deletions that wait for it.
+    /// For freeing the space of deleted inodes and subvolumes, while other threads may wait for it.
     Cleaning,
 }
 
 impl Priority {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Normal, Self::Deleting, Self::Freeing, Self::Cleaning];
+    pub const ALL: [Self; 5] =
+        [Self::Normal, Self::Cutting, Self::Deleting, Self::Freeing, Self::Cleaning];
 
-    /// For deleting in a tree whose last snapshot was taken in this generation, 0 if never.
+    /// For removing parts of files in a tree whose last snapshot was taken in this generation, 0 if
+    /// never.
+    pub fn of_cut(last_snapshot: u64) -> Self {
+        if last_snapshot == 0 { Self::Freeing } else { Self::Cutting }
+    }
+
+    /// For deleting files in such a tree.
     pub fn of_deletion(last_snapshot: u64) -> Self {
         if last_snapshot == 0 { Self::Freeing } else { Self::Deleting }
     }
@@ -298,12 +307,14 @@ impl Payer for Space {
 impl Usage {
     /// The part of the global reserve that is kept back from a caller.
     fn kept_back(&self, priority: Priority) -> u64 {
-        match priority {
-            Priority::Normal => self.global_reserve,
-            Priority::Deleting => self.global_reserve / 4 * 3,
-            Priority::Freeing => self.global_reserve / 2,
-            Priority::Cleaning => self.global_reserve / 3,
-        }
+        let sixteenths = match priority {
+            Priority::Normal => 16,
+            Priority::Cutting => 13,
+            Priority::Deleting => 10,
+            Priority::Freeing => 7,
+            Priority::Cleaning => 5,
+        };
+        self.global_reserve / 16 * sixteenths
     }
 
     /// The part of the global reserve that there is space for.
