@@ -138,9 +138,7 @@ impl Objects {
         let content = Bytes::from(random(OBJECT_BYTES as usize, 0));
         let name = |number| format!("raw/{number}");
         let since = Instant::now();
-        at_once(PUTS_AT_ONCE, objects, |number| {
-            store.create(&name(number), content.clone()).map(|_| ())
-        })?;
+        at_once(PUTS_AT_ONCE, objects, |number| store.create(&name(number), content.clone()))?;
         let write = since.elapsed();
         let since = Instant::now();
         at_once(GETS_AT_ONCE, objects, |number| {

@@ -108,7 +108,8 @@ impl Setting {
 fn empty_out(root: &Subvolume, what: &str) {
     for entry in root.root().unwrap().entries().unwrap() {
         let name = entry.unwrap().name().to_owned();
-        root.remove_all(&name).unwrap_or_else(|error| panic!("{what}: {name:?} stays: {error}"));
+        root.remove_all(&name)
+            .unwrap_or_else(|error| panic!("{what}: {} stays: {error}", name.display()));
     }
     root.write("new", "content").unwrap_or_else(|error| panic!("{what}: {error}"));
     let names = root.root().unwrap().entries().unwrap().count();

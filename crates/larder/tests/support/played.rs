@@ -70,8 +70,9 @@ impl Player<'_> {
     /// What a step that made something durable promises, unless it was refused.
     fn promise(&self, step: Step) -> Option<Promised> {
         let name = match step {
-            Step::Sync(name) => name,
-            Step::Do(Operation::SyncData(name) | Operation::Write(name, ..)) => name,
+            Step::Sync(name) | Step::Do(Operation::SyncData(name) | Operation::Write(name, ..)) => {
+                name
+            }
             Step::Do(_) | Step::SyncAll => return Some(Promised::Everything),
         };
         let inode = self.root.lookup(name.path()).ok()?;

@@ -114,20 +114,20 @@ const LENGTHS: [u64; 2] = [0, 2500];
 impl Operation {
     /// Those on subvolumes, with all parameters, and some on files in them.
     pub(super) fn on_subvolumes() -> Vec<Self> {
-        let [foo, bar] = Name::FILES_OF_S;
+        let [first, second] = Name::FILES_OF_S;
         vec![
             Self::MakeSubvolume(Name::S),
             Self::Snapshot(Name::S, Name::T),
             Self::DeleteSubvolume(Name::S),
             Self::DeleteSubvolume(Name::T),
             Self::Rename(Name::S, Name::T),
-            Self::Create(foo),
-            Self::Write(foo, WriteAs::Buffered, Region::Append),
-            Self::Write(foo, WriteAs::Buffered, Region::Start(5000)),
-            Self::Link(foo, bar),
-            Self::Rename(foo, bar),
-            Self::Unlink(foo),
-            Self::Clone(foo, bar),
+            Self::Create(first),
+            Self::Write(first, WriteAs::Buffered, Region::Append),
+            Self::Write(first, WriteAs::Buffered, Region::Start(5000)),
+            Self::Link(first, second),
+            Self::Rename(first, second),
+            Self::Unlink(first),
+            Self::Clone(first, second),
         ]
     }
 

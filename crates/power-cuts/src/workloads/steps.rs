@@ -142,13 +142,14 @@ impl Plan {
                 self.need(name);
                 self.empty(name);
             }
-            Operation::Write(name, _, Region::Append) => self.need_file(name),
+            Operation::Write(name, _, Region::Append)
+            | Operation::SetXattr(name)
+            | Operation::SyncData(name) => self.need_file(name),
             Operation::Allocate(name, ..)
             | Operation::Write(name, ..)
             | Operation::Truncate(name, _) => {
                 self.need_data(name);
             }
-            Operation::SetXattr(name) | Operation::SyncData(name) => self.need_file(name),
             Operation::RemoveXattr(name) => {
                 self.need_file(name);
                 self.add(Operation::SetXattr(name));
