@@ -76,8 +76,13 @@ fn endings(top: &Path, kind: &str) -> String {
                 let umasks = ["", "empty/", "acl/", "narrow/"].map(|at| format!("{at}with-umask"));
                 let names = left.into_iter().chain(umasks.iter().map(String::as_str));
                 let left = names.map(|name| top.join("c").join(name)).chain([top.join("outside")]);
-                for path in left.filter(|path| path.exists()) {
-                    succeed(larder().args(["subvolume", "delete"]).arg(path));
+                for path in left {
+                    // The kernel knows the name of what was deleted by its number for a moment.
+                    wait_until("it is gone", || {
+                        let mut delete = larder();
+                        delete.args(["subvolume", "delete"]).arg(&path);
+                        !path.exists() || delete.output().unwrap().status.success()
+                    });
                 }
             }
         }

@@ -15,7 +15,6 @@ use super::call::{Ioctl, text};
 use crate::protocol::Notice;
 use crate::server::access::{EXECUTE, WRITE};
 use crate::server::call::{Call, Outcome, failed};
-use crate::server::numbers::number_of;
 use crate::server::reach::Reach;
 
 /// Type and permissions of a subvolume's root, before the umask.
@@ -89,7 +88,7 @@ pub(super) fn delete_v2(ioctl: &mut Ioctl<'_>) -> Outcome {
             let parent = ioctl.server.filesystem.subvolume_by_id(name.parent).map_err(failed)?;
             let directory = parent.inode(name.directory).map_err(failed)?;
             check_reaches(ioctl, &directory)?;
-            let node = number_of(name.parent, name.directory);
+            let node = ioctl.server.nodes.id_of(&directory);
             delete_named(ioctl, &directory, node, OsStr::from_bytes(&name.name))
         }
         _ => Err(Errno::OPNOTSUPP),
