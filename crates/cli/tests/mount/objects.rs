@@ -343,7 +343,8 @@ impl Drop for Unmounted<'_> {
     }
 }
 
-/// Where a URL of a directory stands, its path may stand: relative, and with whatever is in it.
+/// Commands take the path of a directory in place of its URL: a relative path too, with any
+/// characters that a URL of objects may have.
 #[test]
 fn a_directory_is_named_by_its_path_too() {
     let mut mounted = Mounted::with_size("1G");

@@ -4,9 +4,9 @@
 //! - A node stays in the table as long as the kernel has looked it up more often than it forgot it.
 //! - A node's number follows from its subvolume and inode number alone ([`super::numbers`]), so that
 //!   it is the same in every mount. A directory that stands for a subvolume has a number of its own
-//!   as long as the kernel knows it, and another one when it is looked up again. Two inodes never share a number: if they would, the second is refused. While the
-//!   file system is mounted, no number is used twice; the generation tells a node from earlier ones
-//!   with its number.
+//!   as long as the kernel knows it, and another one when it is looked up again. Two inodes never
+//!   share a number: if they would, the second is refused. While the file system is mounted, no
+//!   number is used twice; the generation tells a node from earlier ones with its number.
 //! - An inode that only a listing showed is not open, nor one that was looked up while there were
 //!   too many. The server opens it when the kernel first asks for more than its attributes, and
 //!   before it serves a request that may remove the inode's last name: after that the inode could

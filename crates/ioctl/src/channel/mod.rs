@@ -91,7 +91,7 @@ pub struct NodeId {
     pub inode: u64,
 }
 
-/// What a user hears who is neither root nor the one who runs the server.
+/// The error for a user other than root and the user who runs the server.
 const NOT_SERVED: &str = "the server of this mount takes larder's requests only from root and from \
                           the user who runs it; the system's own commands work here";
 

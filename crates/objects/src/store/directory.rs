@@ -227,7 +227,7 @@ fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
-/// Locks the file `path`, and waits while another process has it locked.
+/// Locks the file `path`. The caller waits until no other process has it locked.
 fn locked(path: &Path) -> io::Result<File> {
     let file = File::create(path)?;
     file.lock()?;

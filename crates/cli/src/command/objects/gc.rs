@@ -33,7 +33,7 @@ pub struct Gc {
     /// From now on, delete objects so long after the last state that needs them has gone (1h)
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     delete_after: Option<u64>,
-    /// End the writing of whoever has the file system open, on whatever machine
+    /// Take over from a mount that writes, on this machine or another: it can write no more
     #[arg(long)]
     take_over: bool,
     /// Where the file system is. It must not be in use: a mount deletes by itself
