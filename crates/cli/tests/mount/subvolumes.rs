@@ -8,10 +8,22 @@ use std::process::Command;
 use larder_testkit::{Content, ImageSpec, KernelImage, KernelMount, Scratch};
 use rustix::io::Errno;
 
-use crate::support::{Mounted, assert_same_lines, larder, python, succeed};
+use crate::support::{Mounted, assert_same_lines, larder, python, succeed, wait_until};
 
 fn subvolume(mounted: &Mounted, arguments: &[&str]) -> String {
     succeed(larder().arg("subvolume").args(arguments).current_dir(mounted.path()))
+}
+
+/// The kernel knows the root of a mount by a number of its own. What is open stays in its cache.
+#[test]
+fn one_that_is_deleted_by_its_id_has_no_name_in_the_root() {
+    let mounted = Mounted::new();
+    subvolume(&mounted, &["create", "gone"]);
+    let id = succeed(larder().args(["inspect", "rootid"]).arg(mounted.join("gone")));
+    let open = fs::File::open(mounted.join("gone")).unwrap();
+    subvolume(&mounted, &["delete", "--subvolid", id.trim(), "."]);
+    wait_until("its name is gone", || !mounted.join("gone").exists());
+    drop(open);
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub(super) fn snapshot(ioctl: &mut Ioctl<'_>) -> Outcome {
 pub(super) fn delete(ioctl: &mut Ioctl<'_>) -> Outcome {
     ioctl.check_writable()?;
     let args: VolArgs = ioctl.input()?;
-    delete_named(ioctl, &ioctl.node()?.inode, ioctl.call.id, name(&args.name)?)
+    delete_named(ioctl, &ioctl.node()?.inode, name(&args.name)?)
 }
 
 /// Deletes by name, or by the id of the subvolume: wherever in the file system it is for a caller
@@ -79,7 +79,7 @@ pub(super) fn delete_v2(ioctl: &mut Ioctl<'_>) -> Outcome {
     ioctl.check_writable()?;
     let args: VolArgsV2 = ioctl.input()?;
     match args.flags {
-        0 => delete_named(ioctl, &ioctl.node()?.inode, ioctl.call.id, name(&args.name)?),
+        0 => delete_named(ioctl, &ioctl.node()?.inode, name(&args.name)?),
         SUBVOL_SPEC_BY_ID => {
             let (id, _) = args.name.split_first_chunk().ok_or(Errno::INVAL)?;
             let id = u64::from_ne_bytes(*id);
@@ -88,8 +88,7 @@ pub(super) fn delete_v2(ioctl: &mut Ioctl<'_>) -> Outcome {
             let parent = ioctl.server.filesystem.subvolume_by_id(name.parent).map_err(failed)?;
             let directory = parent.inode(name.directory).map_err(failed)?;
             check_reaches(ioctl, &directory)?;
-            let node = ioctl.server.nodes.id_of(&directory);
-            delete_named(ioctl, &directory, node, OsStr::from_bytes(&name.name))
+            delete_named(ioctl, &directory, OsStr::from_bytes(&name.name))
         }
         _ => Err(Errno::OPNOTSUPP),
     }
@@ -107,8 +106,9 @@ fn check_reaches(ioctl: &Ioctl<'_>, directory: &Inode) -> Outcome {
     if is_reached { Ok(()) } else { Err(Errno::PERM) }
 }
 
-/// Deletes a subvolume in `directory`, which the kernel knows as `node`.
-fn delete_named(ioctl: &Ioctl<'_>, directory: &Inode, node: u64, name: &OsStr) -> Outcome {
+/// Deletes a subvolume in `directory`.
+fn delete_named(ioctl: &Ioctl<'_>, directory: &Inode, name: &OsStr) -> Outcome {
+    let node = ioctl.server.nodes.id_of(directory);
     let directory = directory.clone().into_directory().map_err(failed)?;
     let child = directory.child(name).map_err(failed)?;
     if !ioctl.call.caller.may(CapabilitySet::SYS_ADMIN) {
