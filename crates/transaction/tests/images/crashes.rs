@@ -141,7 +141,9 @@ fn explore(spec: &ImageSpec, seed: u64, work: Work) {
         }
     }
     println!("{}: {cuts} power cuts, {flushes} flushes", spec.name());
-    assert!(cuts >= 300, "{cuts}");
+    // How many writes there are depends on how many neighbours one of them takes along.
+    let commits = states.len() as u64 - 1;
+    assert!(flushes >= 2 * commits, "{flushes} flushes: the trees', and the superblock's");
 }
 
 #[test]
@@ -219,7 +221,8 @@ fn a_write_that_fails_surfaces_and_the_last_commit_stays() {
     let base = image(&ImageSpec::new("default"), 23);
     let failures = fail_each(&base[0], Operation::Write);
     println!("{failures} writes");
-    assert!(failures >= 12);
+    // One for each flush of a commit: what more there is depends on how writes are merged.
+    assert!(failures >= 6);
 }
 
 #[test]
