@@ -1,10 +1,11 @@
-//! Rewriting what is left of segments of which little is needed, so that they can go.
+//! Rewriting light objects: those of which little is needed, so that they can go, and small ones, so
+//! that objects are few.
 //!
 //! # Invariants
-//! - The new segment is in the store before a manifest names it.
-//! - All its ranges had the content that it has when the writer took it up, under the lock that
-//!   every write takes; otherwise it is deleted again.
-//! - It has little content, and goes past the open segment: no fsync waits for it.
+//! - A new segment has content that the checkpoint has, too. It counts as older than all that was
+//!   written since the checkpoint, so that it hides none of that; and it is not used after another
+//!   checkpoint.
+//! - The new segment is in the store before a manifest names it. No flush waits for it.
 
 use std::sync::Arc;
 
@@ -15,100 +16,131 @@ use crate::error::ObjectsError;
 use crate::id::{Kind, ObjectId};
 use crate::map::{Checkpoint, Delta, Extent, Place, Root};
 use crate::segment;
-use crate::writer::{Open, Sealed};
+use crate::writer::{Commit, Open};
 
-/// A segment is rewritten when this part of it, or less, is needed.
-const MOST_LIVE: (u64, u64) = (1, 4);
+/// An object is light when this part of a full segment is needed of it, or less.
+const LIGHT_PART: u64 = 4;
 
-/// A segment that is worth rewriting.
+/// An object is sparse when this part of it, or less, is needed.
+const SPARSE_PART: u64 = 4;
+
+/// So many light objects are worth rewriting, even if nothing of them can go.
+const MANY: usize = 64;
+
+/// An object with content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sparse {
-    pub(crate) id: ObjectId,
+pub(crate) struct Light {
+    id: ObjectId,
     len_bytes: u64,
     live_bytes: u64,
+    born: u64,
 }
 
-/// The segments of a checkpoint that are worth rewriting, with up to `most_bytes` to write: those
-/// of which the least is needed.
-pub(crate) fn sparse(root: &Root, most_bytes: u64) -> Vec<Sparse> {
-    let is_sparse = |sparse: &Sparse| {
-        sparse.live_bytes > 0 && sparse.live_bytes * MOST_LIVE.1 <= sparse.len_bytes * MOST_LIVE.0
-    };
-    let segments = root.objects.iter().filter(|object| object.kind == Kind::Segment);
-    let all = segments.map(|object| Sparse {
+impl Light {
+    fn is_sparse(&self) -> bool {
+        self.live_bytes * SPARSE_PART <= self.len_bytes
+    }
+}
+
+/// The light objects of a checkpoint that are worth rewriting now: many that were there at the state
+/// `settled`, or some of which little is needed. Each group becomes one segment.
+pub(crate) fn worthwhile(root: &Root, segment_bytes: u64, settled: u64) -> Vec<Vec<Light>> {
+    let mut light = all_light(root, segment_bytes);
+    let old = light.iter().filter(|it| it.born <= settled).count();
+    if old >= MANY {
+        light.retain(|it| it.born <= settled);
+    } else {
+        light.retain(Light::is_sparse);
+    }
+    grouped(light, segment_bytes)
+}
+
+/// All light objects of a checkpoint.
+pub(crate) fn all(root: &Root, segment_bytes: u64) -> Vec<Vec<Light>> {
+    grouped(all_light(root, segment_bytes), segment_bytes)
+}
+
+fn all_light(root: &Root, segment_bytes: u64) -> Vec<Light> {
+    let with_content = root.objects.iter().filter(|object| object.kind != Kind::Map);
+    let all = with_content.map(|object| Light {
         id: object.id,
         len_bytes: object.len_bytes,
         live_bytes: object.live_bytes,
+        born: object.born,
     });
-    let mut found: Vec<Sparse> = all.filter(is_sparse).collect();
-    found.sort_unstable_by_key(|sparse| sparse.live_bytes);
-    let mut left = most_bytes;
-    let fits = |sparse: &Sparse| {
-        left = left.saturating_sub(sparse.live_bytes);
-        left > 0
-    };
-    // One alone is no gain: what is left of it only moves.
-    let found: Vec<Sparse> = found.into_iter().take_while(fits).collect();
-    if found.len() > 1 { found } else { Vec::new() }
+    let is_light = |it: &Light| it.live_bytes > 0 && it.live_bytes * LIGHT_PART <= segment_bytes;
+    all.filter(is_light).collect()
 }
 
-/// Rewrites what is left of `segments`, and returns how many bytes that was: none if another
-/// checkpoint or a write came first.
+/// Groups of objects in their order, each with as much content as a segment has, or a little more.
+fn grouped(light: Vec<Light>, segment_bytes: u64) -> Vec<Vec<Light>> {
+    let mut groups: Vec<Vec<Light>> = Vec::new();
+    let mut bytes = segment_bytes;
+    for it in light {
+        if bytes >= segment_bytes {
+            groups.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += it.live_bytes;
+        groups.last_mut().expect("there is one").push(it);
+    }
+    // One alone is no gain: what is left of it only moves.
+    groups.retain(|group| group.len() > 1);
+    groups
+}
+
+/// Rewrites what `checkpoint` needs of the objects `group`, unless another checkpoint comes first.
 pub(crate) fn rewrite(
     content: &Content,
+    checkpoint: &Arc<Checkpoint>,
     open: &Mutex<Open>,
-    segments: &[Sparse],
-) -> Result<u64, ObjectsError> {
-    let checkpoint = Arc::clone(&*content.checkpoint.read());
+    commit: &Mutex<Commit>,
+    group: &[Light],
+) -> Result<(), ObjectsError> {
+    let is_current = || Arc::ptr_eq(checkpoint, &*content.checkpoint.read());
     let mut live = Vec::new();
-    for sparse in segments {
-        live.extend(left_of(content, &checkpoint, *sparse)?);
+    for light in group {
+        if !is_current() {
+            return Ok(());
+        }
+        live.extend(left_of(content, checkpoint, *light)?);
     }
     live.sort_unstable_by_key(|extent: &Extent| extent.start);
     if live.is_empty() {
-        return Ok(0);
+        return Ok(());
     }
     let (bytes, deltas) = copied(content, &live)?;
-    let len = bytes.len() as u64;
     let id = open.lock().new_id();
     let object = segment::seal(id, bytes, &deltas);
     let len_bytes = object.len() as u64;
-    content.store.create(&Kind::Segment.name(id), object)?;
-    let is_taken = {
-        let mut open = open.lock();
-        let is_current = Arc::ptr_eq(&checkpoint, &*content.checkpoint.read());
-        let is_unchanged =
-            || deltas.iter().all(|delta| content.recent.within(delta.range()).is_empty());
-        let is_taken = !open.is_closed && is_current && is_unchanged();
-        if is_taken {
-            for delta in &deltas {
-                let place = Place { segment: id, offset: delta.offset };
-                content.recent.set(delta.range(), place);
-            }
-            open.sealed.push(Sealed { id, len_bytes: Arc::new(len_bytes.into()), deltas });
-        }
-        is_taken
-    };
-    if !is_taken {
-        content.store.delete(&Kind::Segment.name(id))?;
-        return Ok(0);
+    content.store.create(&id.name(), object)?;
+    let mut commit = commit.lock();
+    if commit.is_closed || !is_current() {
+        drop(commit);
+        return Ok(content.store.delete(&id.name())?);
     }
-    Ok(len)
+    let _no_writer = open.lock();
+    for delta in &deltas {
+        let place = Place { segment: id, offset: delta.offset };
+        content.recent.set_unknown(delta.range(), place);
+    }
+    commit.adopt(id, len_bytes, deltas);
+    Ok(())
 }
 
-/// The parts of the device whose content lies in a segment, as `checkpoint` has them, without those
+/// The parts of the device whose content lies in an object, as `checkpoint` has them, without those
 /// that were written since.
 fn left_of(
     content: &Content,
     checkpoint: &Checkpoint,
-    sparse: Sparse,
+    light: Light,
 ) -> Result<Vec<Extent>, ObjectsError> {
     let mut left = Vec::new();
-    for delta in segment::read_deltas(&*content.store, sparse.id, sparse.len_bytes)? {
+    for delta in segment::read_deltas(&*content.store, light.id, light.len_bytes)? {
         let found = checkpoint.within(&*content.store, delta.range())?;
         left.extend(found.into_iter().filter(|extent| {
             let range = extent.start..extent.end();
-            extent.source.segment == sparse.id && content.recent.within(range).is_empty()
+            extent.source.segment == light.id && content.recent.within(range).is_empty()
         }));
     }
     Ok(left)

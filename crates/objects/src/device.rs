@@ -1,5 +1,6 @@
 //! The device.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -8,22 +9,25 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_device::{Device, DeviceError, Operation, Trouble, check_call};
+use parking_lot::Mutex;
 
 use crate::ahead::Ahead;
 use crate::cache::{Cache, CacheFolder, DiskCache};
 use crate::claim::Claim;
 use crate::content::Content;
+use crate::each::each;
 use crate::error::ObjectsError;
-use crate::fetch::understood;
 use crate::garbage::{self, Collected};
+use crate::head::{self, Follows, Stored, read_manifest};
+use crate::id::{Kind, ObjectId};
 use crate::manifest::{self, Manifest, Mark, Writer as Writing};
-use crate::map::Checkpoint;
+use crate::map::{Checkpoint, ObjectRecord};
 use crate::pool::Pool;
 use crate::probe;
 use crate::states::{Policy, State};
-use crate::store::{Counting, Problem, Requests, Store, StoreError, Versioned};
+use crate::store::{Counting, Problem, Requests, Store, StoreError};
 use crate::tend::Tending;
-use crate::writer::{self, Stored, Writer};
+use crate::writer::{self, Writer};
 use crate::{StateName, segment};
 
 /// Threads that fetch content which will be read soon.
@@ -62,6 +66,8 @@ pub struct Options {
     pub segment_bytes: usize,
     /// How many ranges a manifest may list before the writer makes a checkpoint.
     pub most_ranges: usize,
+    /// How many flushes may follow a manifest: who opens the device reads them all.
+    pub most_flushes: u64,
     /// How long a writer repeats requests that fail, as long as the device is its own: for ever, if
     /// there is no time.
     pub patience: Option<Duration>,
@@ -75,6 +81,7 @@ impl Default for Options {
             cache: None,
             segment_bytes: MOST_SEGMENT_BYTES as usize,
             most_ranges: 2048,
+            most_flushes: 64,
             patience: None,
         }
     }
@@ -143,7 +150,8 @@ pub struct Info {
     pub delete_after: u64,
     /// The kept states, oldest first.
     pub states: Vec<State>,
-    /// Segments: how many, their length in bytes, and how much of that the last checkpoint needs.
+    /// Objects with content: how many, their length in bytes, and how much of that the last
+    /// checkpoint needs.
     pub segments: (u64, u64, u64),
     /// Map objects, likewise.
     pub maps: (u64, u64, u64),
@@ -171,6 +179,7 @@ impl ObjectDevice {
             uuid: uuid::Uuid::new_v4().into_bytes(),
             len_bytes,
             epoch: 0,
+            next_flush: first_flush(0),
             writer,
             policy,
             delete_after,
@@ -199,7 +208,7 @@ impl ObjectDevice {
     ) -> Result<Self, ObjectsError> {
         let requests = Arc::new(Counting::new(store));
         let store: Arc<dyn Store> = Arc::clone(&requests) as _;
-        let (manifest, _) = read_manifest(&*store)?;
+        let manifest = head::read(&*store)?;
         let opened = match state {
             None => manifest.state(),
             Some(name) => find_state(&*store, &manifest, name)?,
@@ -378,8 +387,8 @@ impl ObjectDevice {
     }
 
     fn is_forgotten(&self) -> bool {
-        let manifest = read_manifest(&*self.content.store);
-        manifest.is_ok_and(|(it, _)| it.states().all(|state| state.number != self.opened))
+        let manifest = head::read(&*self.content.store);
+        manifest.is_ok_and(|it| it.states().all(|state| state.number != self.opened))
     }
 
     fn failed(
@@ -502,15 +511,16 @@ impl fmt::Debug for ObjectDevice {
 /// # Errors
 /// [`ObjectsError::Missing`], and those of the store.
 pub fn info(store: &dyn Store) -> Result<Info, ObjectsError> {
-    let (manifest, _) = read_manifest(store)?;
+    let manifest = head::read(store)?;
     let root = Checkpoint::load(store, manifest.root)?.root;
-    let of_kind = |kind| {
-        let objects = root.objects.iter().filter(move |object| object.kind == kind);
+    let of_maps = |is_map| {
+        let is_wanted = move |object: &&ObjectRecord| (object.kind == Kind::Map) == is_map;
+        let objects = root.objects.iter().filter(is_wanted);
         objects.fold((0, 0, 0), |(count, len_bytes, live_bytes), object| {
             (count + 1, len_bytes + object.len_bytes, live_bytes + object.live_bytes)
         })
     };
-    let mut segments = of_kind(crate::id::Kind::Segment);
+    let mut segments = of_maps(false);
     for segment in &manifest.tail {
         let content = segment.deltas.iter().filter(|delta| delta.offset.is_some());
         let live: u64 = content.map(|delta| delta.len).sum();
@@ -526,7 +536,7 @@ pub fn info(store: &dyn Store) -> Result<Info, ObjectsError> {
         delete_after: manifest.delete_after,
         states: manifest.states().collect(),
         segments,
-        maps: of_kind(crate::id::Kind::Map),
+        maps: of_maps(true),
         doomed: root.doomed.len() as u64,
     })
 }
@@ -551,16 +561,26 @@ fn take_over(
     right: Right,
 ) -> Result<(Manifest, Stored), ObjectsError> {
     for attempt in 0.. {
-        let (mut manifest, found) = read_manifest(store)?;
-        let before = std::mem::replace(&mut manifest.writer, writer.clone());
+        let (mut manifest, stored) = read_manifest(store)?;
+        let before = manifest.writer.clone();
         if right == Right::ToClosed && !before.is_done {
             let (store, by) = (store.name().to_owned(), before.to_string());
             return Err(ObjectsError::NotClosed { store, by });
         }
+        if !before.is_done {
+            let follows = head::end(store, &mut manifest, &writer.to_string())?;
+            if let Follows::Hole(_) = follows {
+                if read_manifest(store)?.1.version == stored.version {
+                    follows.check(store)?;
+                }
+                continue;
+            }
+        }
         manifest.epoch = manifest.epoch.checked_add(1).ok_or_else(|| {
             ObjectsError::damaged(store, manifest::NAME, &"it was opened too often")
         })?;
-        let stored = Stored { content: found.content, version: found.version };
+        manifest.next_flush = first_flush(manifest.epoch);
+        manifest.writer = writer.clone();
         match stored.replaced(store, &manifest) {
             Err(ObjectsError::Store(error))
                 if error.problem == Problem::Condition && attempt < MOST_ATTEMPTS => {}
@@ -580,16 +600,10 @@ fn take_over(
     unreachable!("the last attempt returns")
 }
 
-pub(crate) fn read_manifest(store: &dyn Store) -> Result<(Manifest, Versioned), ObjectsError> {
-    let get = || {
-        store.get_versioned(manifest::NAME).map_err(|error| match error.problem {
-            Problem::NotFound => ObjectsError::Missing { store: store.name().to_owned() },
-            _ => error.into(),
-        })
-    };
-    understood(store, manifest::NAME, get, |found| {
-        Ok((Manifest::decode(&found.content)?, found.clone()))
-    })
+/// The first flush of an epoch, at random: as the [first number](writer::first_number) of other
+/// objects.
+fn first_flush(epoch: u32) -> ObjectId {
+    ObjectId::of_flush(epoch, writer::first_number())
 }
 
 fn cache(manifest: &Manifest, options: &Options) -> Cache {
@@ -634,8 +648,20 @@ fn load(
     let found = manifest.earlier.iter().find_map(|era| Some((era, era.marks.iter().find(is_it)?)));
     let (era, mark) = found.expect("it is in one of the lists");
     let content = begin(era.root)?;
-    for (id, len_bytes) in &era.segments[..mark.segments as usize] {
-        content.apply(*id, &segment::read_deltas(&**store, *id, *len_bytes)?);
+    let segments = &era.segments[..mark.segments as usize];
+    let deltas = Mutex::new(HashMap::new());
+    each(
+        segments,
+        |(id, len_bytes)| {
+            let read = segment::read_deltas(&**store, *id, *len_bytes)?;
+            deltas.lock().insert(*id, read);
+            Ok(())
+        },
+        |_| (),
+    )?;
+    let deltas = deltas.into_inner();
+    for (id, _) in segments {
+        content.apply(*id, &deltas[id]);
     }
     Ok(content)
 }

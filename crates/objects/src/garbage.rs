@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::content::Content;
 use crate::each::delete;
 use crate::error::ObjectsError;
+use crate::flush::Next;
 use crate::id::Kind;
 use crate::manifest::Manifest;
 use crate::map::{Doomed, ObjectRecord, Root};
@@ -62,7 +63,7 @@ pub(crate) fn collect(
     tell: &mut (dyn FnMut(u64, u64) + Send),
 ) -> Result<Collected, ObjectsError> {
     writer.checkpoint()?;
-    let rewritten = writer.rewrite_sparse(tell)?;
+    let rewritten = writer.rewrite_all(tell)?;
     let store = &*content.store;
     let manifest = writer.manifest();
     let root = Arc::clone(&*content.checkpoint.read());
@@ -75,12 +76,12 @@ pub(crate) fn collect(
         .chain(manifest.tail.iter().map(|segment| segment.id))
         .collect();
     let mut left = Vec::new();
-    for folder in [Kind::Segment, Kind::Map].map(Kind::folder) {
+    for folder in Kind::ALL.map(Kind::folder) {
         for listed in store.list(folder)? {
+            let Some((kind, id)) = Kind::parse(&listed.name) else { continue };
             // Objects of this writer may not be in any manifest yet. Earlier ones write no more.
-            let is_left = Kind::parse(&listed.name)
-                .is_some_and(|(_, id)| id.epoch() < manifest.epoch && !known.contains(&id));
-            if is_left {
+            let is_left = id.epoch() < manifest.epoch && !known.contains(&id);
+            if is_left && !(kind == Kind::Flush && Next::is_end(store, id)?) {
                 left.push(listed.name);
             }
         }

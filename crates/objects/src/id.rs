@@ -24,7 +24,31 @@ impl ObjectId {
     pub(crate) fn epoch(self) -> u32 {
         (self.0 >> 32) as u32
     }
+
+    /// The flush with the number `number` of an epoch.
+    pub(crate) fn of_flush(epoch: u32, number: u32) -> Self {
+        Self::new(epoch, number | FLUSH)
+    }
+
+    /// The id after this one.
+    pub(crate) fn next(self) -> Self {
+        assert!(self.0 as u32 != u32::MAX, "an epoch has fewer objects");
+        Self(self.0 + 1)
+    }
+
+    /// The kind of object with content of the device that has this id.
+    pub(crate) fn kind(self) -> Kind {
+        if self.0 as u32 & FLUSH == 0 { Kind::Segment } else { Kind::Flush }
+    }
+
+    /// The name of the object with content that has this id.
+    pub(crate) fn name(self) -> String {
+        self.kind().name(self)
+    }
 }
+
+/// Numbers of flushes have this bit, and those of other objects have not.
+const FLUSH: u32 = 1 << 31;
 
 impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,14 +63,19 @@ pub(crate) enum Kind {
     Segment,
     /// Where the content lies.
     Map,
+    /// A state, and a little content of the device.
+    Flush,
 }
 
 impl Kind {
+    pub(crate) const ALL: [Self; 3] = [Self::Segment, Self::Map, Self::Flush];
+
     /// The folder of these objects.
     pub(crate) const fn folder(self) -> &'static str {
         match self {
             Self::Segment => "segments",
             Self::Map => "maps",
+            Self::Flush => "flushes",
         }
     }
 
@@ -58,7 +87,7 @@ impl Kind {
     /// The object that has this name, if it is one of larder's.
     pub(crate) fn parse(name: &str) -> Option<(Self, ObjectId)> {
         let (folder, id) = name.split_once('/')?;
-        let kind = [Self::Segment, Self::Map].into_iter().find(|kind| kind.folder() == folder)?;
+        let kind = Self::ALL.into_iter().find(|kind| kind.folder() == folder)?;
         let (epoch, number) = id.split_once('-')?;
         let part = |text: &str| u32::from_str_radix(text, 16).ok().filter(|_| text.len() == 8);
         Some((kind, ObjectId::new(part(epoch)?, part(number)?)))
@@ -72,7 +101,7 @@ mod tests {
     #[test]
     fn names_are_read_as_they_are_written() {
         let id = ObjectId::new(7, 0xabc);
-        for kind in [Kind::Segment, Kind::Map] {
+        for kind in Kind::ALL {
             assert_eq!(Kind::parse(&kind.name(id)), Some((kind, id)));
         }
         for name in ["manifest", "segments/7-abc", "other/00000007-00000abc", "segments/"] {

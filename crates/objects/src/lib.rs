@@ -3,14 +3,19 @@
 //! object.
 //!
 //! ```text
-//!   manifest                    the state: conditionally replaced by each flush
+//!   manifest                    a state, the writer, the kept states: conditionally replaced
+//!   flushes/EPOCH-NUMBER        the next state, and a little content: created on condition
 //!   maps/EPOCH-NUMBER           pages of the map from device to segments, and their root
 //!   segments/EPOCH-NUMBER       content, in the order in which it was written
 //! ```
-//! Writes gather in the open segment. A full one goes to the store at once. A flush sends the open
-//! one, and then replaces the manifest on condition that nobody else has: from then on the device
-//! has the new state, completely. The manifest lists what segments after the last checkpoint
-//! changed. When that list is long, the writer makes the next checkpoint, a new root of the map.
+//! Writes gather in the open segment. A full one goes to the store at once. A flush creates one
+//! object with what is in the open one, on condition that no object has the flush's number: from
+//! then on the device has the new state, completely. Now and then the writer replaces the manifest,
+//! which lists what has changed since the last checkpoint. When that list is long, it makes the next
+//! checkpoint, a new root of the map.
+//!
+//! A writer that follows another takes its next number, and with that ends its writing. Then it
+//! replaces the manifest, with the flushes so far.
 //!
 //! - [`Settings`]: what the user sets in the environment for all stores.
 //! - [`Store`]: objects with conditions. [`Directory`], [`Remote`]; [`Retrying`]. `Remote` needs
@@ -22,12 +27,13 @@
 //!
 //! # Invariants
 //! - Every object except the manifest is created once and never changes.
-//! - What a manifest in the store leads to is in the store.
-//! - A device's state after a crash, at any point, is that of the last manifest: all that was
+//! - What a manifest or a flush in the store leads to is in the store.
+//! - A device's state after a crash, at any point, is that of the last flush after the manifest, or
+//!   the manifest's own: all that was
 //!   written before a flush that returned, and nothing that was written after one that did not
 //!   ([`Device::flushes_in_one_step`](larder_device::Device::flushes_in_one_step)).
-//! - Each opening for writing raises the epoch in the manifest. A writer of an earlier epoch fails
-//!   at its next flush, and has changed nothing since.
+//! - Each opening for writing ends the flushes of the epoch before, and raises the epoch in the
+//!   manifest. A writer of an earlier epoch fails at its next flush, and has changed nothing since.
 //! - No object that a kept state needs is deleted; and nothing is deleted before a manifest in the
 //!   store has said so for [`Info::delete_after`] seconds.
 //! - What a thread uses, copies or keeps of an object has been compared with its checksum. What
@@ -48,7 +54,9 @@ mod device;
 mod each;
 mod error;
 mod fetch;
+mod flush;
 mod garbage;
+mod head;
 mod id;
 mod manifest;
 mod map;

@@ -1,12 +1,14 @@
 //! The manifest: the one object that is replaced.
 //!
-//! It names the device's state, the writer, and the states that are kept. It leads to all
-//! other objects. Its length does not depend on the device's: after the checkpoint it lists
-//! segments, up to a limit, at which the writer makes the next checkpoint.
+//! It names a state of the device, the writer, and the states that are kept. It leads to all other
+//! objects, and to the first flush after that state. Its length does not depend on the device's:
+//! after the checkpoint it lists segments, up to a limit, at which the writer makes the next
+//! checkpoint.
 
 use std::fmt;
 
 use crate::codec::{Decoder, Encoder, Malformed};
+use crate::flush::Flush;
 use crate::id::ObjectId;
 use crate::map::{Delta, RootRef};
 use crate::states::{Policy, State};
@@ -15,7 +17,7 @@ use crate::states::{Policy, State};
 pub(crate) const NAME: &str = "manifest";
 
 const MAGIC: &[u8; 8] = b"LarderOM";
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 /// The process that has opened the device for writing, or was the last to do so.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,15 +38,34 @@ impl fmt::Display for Writer {
     }
 }
 
-/// A segment after the checkpoint, and what it changed.
+/// A segment, or a flush with content, after the checkpoint, and what it changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TailSegment {
     pub(crate) id: ObjectId,
-    /// Of the object.
+    /// The object's.
     pub(crate) len_bytes: u64,
     /// The first state that has it.
     pub(crate) born: u64,
     pub(crate) deltas: Vec<Delta>,
+}
+
+impl TailSegment {
+    pub(crate) fn encode(segments: &[Self], to: &mut Encoder) {
+        to.list(segments, |to, segment| {
+            to.number(segment.id.raw());
+            to.number(segment.len_bytes);
+            to.number(segment.born);
+            Delta::encode(&segment.deltas, to);
+        });
+    }
+
+    pub(crate) fn decode(from: &mut Decoder<'_>) -> Result<Vec<Self>, Malformed> {
+        from.list(|from| {
+            let id = ObjectId::from_raw(from.number()?);
+            let (len_bytes, born) = (from.number()?, from.number()?);
+            Ok(Self { id, len_bytes, born, deltas: Delta::decode(from)? })
+        })
+    }
 }
 
 /// A state, and how many of the segments after its checkpoint belong to it.
@@ -69,6 +90,8 @@ pub(crate) struct Manifest {
     pub(crate) uuid: [u8; 16],
     pub(crate) len_bytes: u64,
     pub(crate) epoch: u32,
+    /// The first flush that is not part of the state.
+    pub(crate) next_flush: ObjectId,
     pub(crate) writer: Writer,
     pub(crate) policy: Policy,
     /// How long an object that no kept state needs stays for readers, in seconds.
@@ -97,6 +120,27 @@ impl Manifest {
         let earlier = self.earlier.iter_mut().flat_map(|era| &mut era.marks);
         for mark in earlier.chain(&mut self.marks) {
             mark.state.time = mark.state.time.min(now);
+        }
+    }
+
+    /// Adds the flush `next_flush`.
+    pub(crate) fn append(&mut self, flush: Flush, len_bytes: u64) {
+        let Flush { state, segments, deltas, .. } = flush;
+        let own = TailSegment { id: self.next_flush, len_bytes, born: state.number, deltas };
+        self.tail.extend(segments);
+        self.tail.push(own);
+        self.end_future(state.time);
+        self.marks.push(Mark { state, segments: self.tail.len() as u64 });
+        self.next_flush = self.next_flush.next();
+    }
+
+    /// Adds a segment with content that the checkpoint has, too, in other objects. It comes before
+    /// all that has changed since.
+    pub(crate) fn adopt(&mut self, id: ObjectId, len_bytes: u64, deltas: Vec<Delta>) {
+        let born = self.marks.first().expect("the last state is always kept").state.number;
+        self.tail.insert(0, TailSegment { id, len_bytes, born, deltas });
+        for mark in &mut self.marks {
+            mark.segments += 1;
         }
     }
 
@@ -129,6 +173,7 @@ impl Manifest {
         to.raw(&self.uuid);
         to.number(self.len_bytes);
         to.number(u64::from(self.epoch));
+        to.number(self.next_flush.raw());
         to.raw(&self.writer.nonce);
         to.text(&self.writer.host);
         to.number(u64::from(self.writer.pid));
@@ -145,12 +190,7 @@ impl Manifest {
             encode_marks(to, &era.marks);
         });
         encode_root(&mut to, self.root);
-        to.list(&self.tail, |to, segment| {
-            to.number(segment.id.raw());
-            to.number(segment.len_bytes);
-            to.number(segment.born);
-            Delta::encode(&segment.deltas, to);
-        });
+        TailSegment::encode(&self.tail, &mut to);
         encode_marks(&mut to, &self.marks);
         to.sealed()
     }
@@ -173,6 +213,7 @@ impl Manifest {
         }
         let uuid = from.array()?;
         let (len_bytes, epoch) = (from.number()?, from.small()?);
+        let next_flush = ObjectId::from_raw(from.number()?);
         let writer = Writer {
             nonce: from.array()?,
             host: from.text()?,
@@ -190,11 +231,7 @@ impl Manifest {
             Ok(Era { root, segments, marks })
         })?;
         let root = decode_root(&mut from)?;
-        let tail = from.list(|from| {
-            let id = ObjectId::from_raw(from.number()?);
-            let (len_bytes, born) = (from.number()?, from.number()?);
-            Ok(TailSegment { id, len_bytes, born, deltas: Delta::decode(from)? })
-        })?;
+        let tail = TailSegment::decode(&mut from)?;
         let marks = decode_marks(&mut from, tail.len())?;
         from.end()?;
         if marks.is_empty() || len_bytes > i64::MAX as u64 {
@@ -204,6 +241,7 @@ impl Manifest {
             uuid,
             len_bytes,
             epoch,
+            next_flush,
             writer,
             policy,
             delete_after,
@@ -259,6 +297,7 @@ mod tests {
             uuid: [7; 16],
             len_bytes: 1 << 40,
             epoch: 2,
+            next_flush: ObjectId::of_flush(2, 9),
             writer: Writer {
                 nonce: [9; 16],
                 host: "pantry".to_owned(),

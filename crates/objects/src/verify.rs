@@ -5,9 +5,9 @@ use std::fmt;
 
 use parking_lot::Mutex;
 
-use crate::device;
 use crate::each::each;
 use crate::error::ObjectsError;
+use crate::head;
 use crate::id::{Kind, ObjectId};
 use crate::manifest::Manifest;
 use crate::map::{Checkpoint, PageRef, RootRef};
@@ -55,7 +55,7 @@ pub fn verify(
     store: &dyn Store,
     mut tell: impl FnMut(u64, u64) + Send,
 ) -> Result<Verified, ObjectsError> {
-    let (manifest, _) = device::read_manifest(store)?;
+    let manifest = head::read(store)?;
     let findings = Mutex::new(Vec::new());
     let checkpoints = verify_maps(store, &manifest, &findings)?;
     let segments = segments_of(&manifest, &checkpoints);
@@ -138,7 +138,7 @@ fn segments_of(manifest: &Manifest, checkpoints: &[Used]) -> BTreeMap<ObjectId, 
     };
     // The last checkpoint knows all objects that it or an earlier state needs.
     if let Some(Used { checkpoint, .. }) = checkpoints.last() {
-        let all = checkpoint.root.objects.iter().filter(|it| it.kind == Kind::Segment);
+        let all = checkpoint.root.objects.iter().filter(|it| it.kind != Kind::Map);
         for object in all {
             let died = object.died.unwrap_or(u64::MAX);
             add(

@@ -1,5 +1,5 @@
-//! Content of segments: chunks of a fixed length, the latest used of them in memory, and more on
-//! disk.
+//! Content of segments and flushes: chunks of a fixed length, the latest used of them in memory, and
+//! more on disk. A flush is one chunk.
 //!
 //! # Invariants
 //! - Chunks take at most the capacity, and those that are on their way at most what requests may
@@ -20,6 +20,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::error::ObjectsError;
 use crate::fetch::ATTEMPTS;
+use crate::flush;
 use crate::id::{Kind, ObjectId};
 use crate::segment::pieces::{self, CHUNK_BYTES};
 use crate::store::Store;
@@ -63,7 +64,7 @@ impl Cache {
             let found = chunk.get(within as usize..).unwrap_or_default();
             let len = found.len().min(into.len());
             if len == 0 {
-                let name = Kind::Segment.name(segment);
+                let name = segment.name();
                 return Err(ObjectsError::damaged(store, &name, &"it is cut off"));
             }
             let (part, rest) = into.split_at_mut(len);
@@ -77,6 +78,11 @@ impl Cache {
     pub(crate) fn keep(&self, segment: ObjectId, object: &Bytes) {
         let chunks: Vec<_> = pieces::checked(segment, 0, object).flatten().collect();
         self.memory.lock().put((segment, 0), &chunks, false);
+    }
+
+    /// Takes the content of a flush that the store has got just now.
+    pub(crate) fn keep_flush(&self, flush: ObjectId, content: Bytes) {
+        self.memory.lock().put((flush, 0), &[content], false);
     }
 
     /// Fetches those of the chunks `wanted` of a segment that no thread has fetched, and some that
@@ -135,9 +141,10 @@ impl Cache {
         fetched?;
         // With a tiny capacity it has gone already.
         let chunks = Self::get(store, segment, &(index..index + 1), 0)?;
-        chunks.into_iter().next().ok_or_else(|| {
-            ObjectsError::damaged(store, &Kind::Segment.name(segment), &"it is cut off")
-        })
+        chunks
+            .into_iter()
+            .next()
+            .ok_or_else(|| ObjectsError::damaged(store, &segment.name(), &"it is cut off"))
     }
 
     /// Fetches chunks that this thread has claimed, from the disk as far as it has them.
@@ -201,7 +208,11 @@ impl Cache {
         chunks: &Range<u64>,
         more: u64,
     ) -> Result<Vec<Bytes>, ObjectsError> {
-        let name = Kind::Segment.name(segment);
+        if segment.kind() == Kind::Flush {
+            let content = flush::read(store, segment)?.content;
+            return Ok(if chunks.start == 0 { vec![content] } else { Vec::new() });
+        }
+        let name = segment.name();
         let count = (chunks.end - chunks.start) as usize;
         let (mut wanted, mut found) = (chunks.start..chunks.end + more, Vec::with_capacity(count));
         let mut attempts = 0;

@@ -49,6 +49,19 @@ impl Recent {
         });
     }
 
+    /// Sets those parts of `range` that are not known here. No other thread changes anything
+    /// meanwhile.
+    pub(crate) fn set_unknown(&self, range: Range<u64>, place: Place) {
+        let mut at = range.start;
+        let ends = std::iter::once(range.end..range.end);
+        for known in self.within(range.clone()).into_iter().map(|(known, _)| known).chain(ends) {
+            if at < known.start {
+                self.set(at..known.start, place.plus(at - range.start));
+            }
+            at = known.end;
+        }
+    }
+
     /// The parts of `range` that are known here, in order.
     pub(crate) fn within(&self, range: Range<u64>) -> Vec<(Range<u64>, Place)> {
         let reader = self.0.reader();

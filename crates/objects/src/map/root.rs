@@ -135,6 +135,7 @@ fn kind(to: &mut Encoder, kind: Kind) {
     to.number(match kind {
         Kind::Segment => 0,
         Kind::Map => 1,
+        Kind::Flush => 2,
     });
 }
 
@@ -142,6 +143,7 @@ fn decode_kind(from: &mut Decoder<'_>) -> Result<Kind, Malformed> {
     match from.number()? {
         0 => Ok(Kind::Segment),
         1 => Ok(Kind::Map),
+        2 => Ok(Kind::Flush),
         _ => Err(Malformed("it names an object of an unknown kind")),
     }
 }

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use crate::codec::{Decoder, Encoder, Malformed};
 use crate::error::ObjectsError;
 use crate::fetch::fetch;
+use crate::flush;
 use crate::id::{Kind, ObjectId};
 use crate::map::Delta;
 use crate::store::Store;
@@ -45,12 +46,15 @@ pub(crate) fn seal(id: ObjectId, mut content: Vec<u8>, deltas: &[Delta]) -> Byte
     content.into()
 }
 
-/// Reads what the segment `id` changed, from its end.
+/// Reads what the segment or flush `id` changed.
 pub(crate) fn read_deltas(
     store: &dyn Store,
     id: ObjectId,
     len_bytes: u64,
 ) -> Result<Vec<Delta>, ObjectsError> {
+    if id.kind() == Kind::Flush {
+        return Ok(flush::read(store, id)?.deltas);
+    }
     let name = Kind::Segment.name(id);
     let held_bytes = pieces::held_bytes(len_bytes);
     let mut likely = LIKELY_TABLE_BYTES + FOOTER_BYTES;
@@ -77,8 +81,11 @@ pub(crate) fn read_deltas(
 
 const TOO_LONG: Malformed = Malformed("its table is too long");
 
-/// Reads all of the segment `id`, and compares it with its checksums.
+/// Reads all of the segment or flush `id`, and compares it with its checksums.
 pub(crate) fn verify(store: &dyn Store, id: ObjectId, len_bytes: u64) -> Result<(), ObjectsError> {
+    if id.kind() == Kind::Flush {
+        return flush::read(store, id).map(drop);
+    }
     fetch(store, &Kind::Segment.name(id), 0..len_bytes, |object| {
         if object.len() as u64 != len_bytes {
             return Err(Malformed("its length is wrong"));

@@ -41,9 +41,12 @@ impl OpenSegment {
         self.deltas.is_empty()
     }
 
-    /// Whether it only frees.
-    pub(crate) fn has_no_content(&self) -> bool {
-        matches!(&*self.content.read(), Unsent::Open(content) if content.is_empty())
+    /// How much content it has.
+    pub(crate) fn len_bytes(&self) -> usize {
+        match &*self.content.read() {
+            Unsent::Open(content) => content.len(),
+            Unsent::Sealed(_) => unreachable!("it takes content"),
+        }
     }
 
     /// How much it frees.
@@ -93,6 +96,19 @@ pub(crate) struct Closed {
 }
 
 impl Closed {
+    /// The content, which readers share with the writer.
+    pub(crate) fn content(&self) -> &Arc<RwLock<Unsent>> {
+        &self.content
+    }
+
+    /// A copy of the content.
+    pub(crate) fn copy(&self) -> Bytes {
+        match &*self.content.read() {
+            Unsent::Open(content) => Bytes::copy_from_slice(content),
+            Unsent::Sealed(_) => unreachable!("it is sealed once"),
+        }
+    }
+
     /// The object.
     pub(crate) fn seal(self) -> Bytes {
         let mut unsent = self.content.write();

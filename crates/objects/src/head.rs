@@ -1,0 +1,175 @@
+//! The newest state in a store: the manifest's, and the flushes after it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::each::each;
+use crate::error::ObjectsError;
+use crate::fetch::understood;
+use crate::flush::Next;
+use crate::id::ObjectId;
+use crate::manifest::{self, Manifest};
+use crate::store::{Problem, Store, StoreError, Version, Versioned};
+
+/// So many flushes are asked for at first, and at most, at once.
+const FIRST_AT_ONCE: usize = 2;
+const MOST_AT_ONCE: usize = 8;
+
+/// So often a reader looks at a device that changes meanwhile: what it has read then was the newest
+/// state at some time since it began to look.
+const MOST_LOOKS: u32 = 20;
+
+/// A manifest in a store: its bytes, and the version that they have there.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    pub(crate) content: Bytes,
+    pub(crate) version: Version,
+}
+
+impl Stored {
+    /// Writes `manifest` in its place.
+    pub(crate) fn replaced(
+        &self,
+        store: &dyn Store,
+        manifest: &Manifest,
+    ) -> Result<Self, ObjectsError> {
+        let content = Bytes::from(manifest.encode());
+        let version =
+            store.replace(manifest::NAME, content.clone(), &self.version, &self.content)?;
+        Ok(Self { content, version })
+    }
+}
+
+impl From<Versioned> for Stored {
+    fn from(found: Versioned) -> Self {
+        Self { content: found.content, version: found.version }
+    }
+}
+
+/// The manifest in the store, and what it says.
+pub(crate) fn read_manifest(store: &dyn Store) -> Result<(Manifest, Stored), ObjectsError> {
+    let get = || {
+        store.get_versioned(manifest::NAME).map_err(|error| match error.problem {
+            Problem::NotFound => ObjectsError::Missing { store: store.name().to_owned() },
+            _ => error.into(),
+        })
+    };
+    understood(store, manifest::NAME, get, |found| {
+        Ok((Manifest::decode(&found.content)?, Stored::from(found.clone())))
+    })
+}
+
+/// What a manifest says that the writer would write now.
+///
+/// A writer that goes on meanwhile may delete flushes after a newer manifest has what they say. So
+/// the flushes that are there continue the manifest only if it is still the same after the look.
+pub(crate) fn read(store: &dyn Store) -> Result<Manifest, ObjectsError> {
+    let (mut manifest, mut stored) = read_manifest(store)?;
+    for _ in 0..MOST_LOOKS {
+        if manifest.writer.is_done {
+            break;
+        }
+        let follows = follow(store, &mut manifest)?;
+        let (next, found) = read_manifest(store)?;
+        if found.version == stored.version {
+            follows.check(store)?;
+            break;
+        }
+        (manifest, stored) = (next, found);
+    }
+    Ok(manifest)
+}
+
+/// Ends the writing of the manifest's epoch, unless somebody has: no flush follows those that are in
+/// `manifest` then.
+pub(crate) fn end(
+    store: &dyn Store,
+    manifest: &mut Manifest,
+    by: &str,
+) -> Result<Follows, ObjectsError> {
+    loop {
+        match follow(store, manifest)? {
+            Follows::Nothing => {}
+            follows => return Ok(follows),
+        }
+        let id = manifest.next_flush;
+        let end = Next::End { by: by.to_owned() }.encode(id, &manifest.writer.nonce);
+        match store.create(&id.name(), end) {
+            // The writer was faster.
+            Err(error) if error.problem == Problem::Condition => {}
+            result => return result.map(|()| Follows::End).map_err(Into::into),
+        }
+    }
+}
+
+/// What comes after the last flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follows {
+    Nothing,
+    /// The writing of the epoch has ended.
+    End,
+    /// The next flush is not there, and later ones are. A writer creates none before the store has
+    /// the one before: either a newer manifest has what the missing one said, or it is lost.
+    Hole(ObjectId),
+}
+
+impl Follows {
+    /// Reports a flush that is lost.
+    pub(crate) fn check(self, store: &dyn Store) -> Result<(), ObjectsError> {
+        let Self::Hole(id) = self else { return Ok(()) };
+        let why = "it is missing, and flushes after it are there";
+        Err(ObjectsError::damaged(store, &id.name(), &why))
+    }
+}
+
+/// Adds the flushes that follow `manifest` to it.
+fn follow(store: &dyn Store, manifest: &mut Manifest) -> Result<Follows, ObjectsError> {
+    let (mut at_once, mut was_missing) = (FIRST_AT_ONCE, None);
+    loop {
+        let first = manifest.next_flush;
+        let mut found = read_some(store, manifest, at_once)?;
+        while let Some((next, len_bytes)) = found.remove(&manifest.next_flush) {
+            match next {
+                Next::Flush(flush) => manifest.append(flush, len_bytes),
+                Next::End { .. } => return Ok(Follows::End),
+            }
+        }
+        let missing = manifest.next_flush;
+        if !found.is_empty() {
+            // It may have come after this thread has asked for it.
+            if was_missing.replace(missing) == Some(missing) {
+                return Ok(Follows::Hole(missing));
+            }
+        } else if missing.raw() - first.raw() < at_once as u64 {
+            return Ok(Follows::Nothing);
+        }
+        at_once = (at_once * 2).min(MOST_AT_ONCE);
+    }
+}
+
+/// Those of the next flushes that are there.
+fn read_some(
+    store: &dyn Store,
+    manifest: &Manifest,
+    at_once: usize,
+) -> Result<BTreeMap<ObjectId, (Next, u64)>, ObjectsError> {
+    let after = |id: &ObjectId| Some(id.next());
+    let ids: Vec<_> =
+        std::iter::successors(Some(manifest.next_flush), after).take(at_once).collect();
+    let found = Mutex::new(BTreeMap::new());
+    each(
+        &ids,
+        |id| match Next::read(store, *id, &manifest.writer.nonce) {
+            Ok(next) => {
+                found.lock().insert(*id, next);
+                Ok(())
+            }
+            Err(ObjectsError::Store(StoreError { problem: Problem::NotFound, .. })) => Ok(()),
+            Err(error) => Err(error),
+        },
+        |_| (),
+    )?;
+    Ok(found.into_inner())
+}
