@@ -13,8 +13,9 @@ use parking_lot::Mutex;
 
 use crate::content::Content;
 use crate::error::ObjectsError;
+use crate::flush;
 use crate::id::{Kind, ObjectId};
-use crate::map::{Checkpoint, Delta, Extent, Place, Root};
+use crate::map::{Checkpoint, Delta, Extent, ObjectRecord, Place};
 use crate::segment;
 use crate::writer::{Commit, Open};
 
@@ -44,8 +45,12 @@ impl Light {
 
 /// The light objects of a checkpoint that are worth rewriting now: many that were there at the state
 /// `settled`, or some of which little is needed. Each group becomes one segment.
-pub(crate) fn worthwhile(root: &Root, segment_bytes: u64, settled: u64) -> Vec<Vec<Light>> {
-    let mut light = all_light(root, segment_bytes);
+pub(crate) fn worthwhile(
+    objects: &[ObjectRecord],
+    segment_bytes: u64,
+    settled: u64,
+) -> Vec<Vec<Light>> {
+    let mut light = all_light(objects, segment_bytes);
     let old = light.iter().filter(|it| it.born <= settled).count();
     if old >= MANY {
         light.retain(|it| it.born <= settled);
@@ -56,12 +61,12 @@ pub(crate) fn worthwhile(root: &Root, segment_bytes: u64, settled: u64) -> Vec<V
 }
 
 /// All light objects of a checkpoint.
-pub(crate) fn all(root: &Root, segment_bytes: u64) -> Vec<Vec<Light>> {
-    grouped(all_light(root, segment_bytes), segment_bytes)
+pub(crate) fn all(objects: &[ObjectRecord], segment_bytes: u64) -> Vec<Vec<Light>> {
+    grouped(all_light(objects, segment_bytes), segment_bytes)
 }
 
-fn all_light(root: &Root, segment_bytes: u64) -> Vec<Light> {
-    let with_content = root.objects.iter().filter(|object| object.kind != Kind::Map);
+fn all_light(objects: &[ObjectRecord], segment_bytes: u64) -> Vec<Light> {
+    let with_content = objects.iter().filter(|object| object.kind != Kind::Map);
     let all = with_content.map(|object| Light {
         id: object.id,
         len_bytes: object.len_bytes,
@@ -136,7 +141,15 @@ fn left_of(
     light: Light,
 ) -> Result<Vec<Extent>, ObjectsError> {
     let mut left = Vec::new();
-    for delta in segment::read_deltas(&*content.store, light.id, light.len_bytes)? {
+    let deltas = if light.id.kind() == Kind::Flush {
+        // Its content came along, and is copied next.
+        let flush = flush::read(&*content.store, light.id)?;
+        content.cache.keep_flush(light.id, flush.content);
+        flush.deltas
+    } else {
+        segment::read_deltas(&*content.store, light.id, light.len_bytes)?
+    };
+    for delta in deltas {
         let found = checkpoint.within(&*content.store, delta.range())?;
         left.extend(found.into_iter().filter(|extent| {
             let range = extent.start..extent.end();

@@ -305,7 +305,8 @@ impl ObjectDevice {
         let content = Arc::new(load(&store, &manifest, opened, options)?);
         let name = store.name().to_owned();
         let len_bytes = manifest.len_bytes;
-        let writer = Writer::new(Arc::clone(&content), manifest, stored, clock, options);
+        let objects = content.checkpoint.read().read_objects(&*store)?;
+        let writer = Writer::new(Arc::clone(&content), manifest, stored, objects, clock, options);
         let writer = Arc::new(writer);
         Ok(Self {
             name,
@@ -512,10 +513,12 @@ impl fmt::Debug for ObjectDevice {
 /// [`ObjectsError::Missing`], and those of the store.
 pub fn info(store: &dyn Store) -> Result<Info, ObjectsError> {
     let manifest = head::read(store)?;
-    let root = Checkpoint::load(store, manifest.root)?.root;
+    let all = Checkpoint::load(store, manifest.root)?.read_objects(store)?;
     let of_maps = |is_map| {
-        let is_wanted = move |object: &&ObjectRecord| (object.kind == Kind::Map) == is_map;
-        let objects = root.objects.iter().filter(is_wanted);
+        let is_wanted = move |object: &&ObjectRecord| {
+            (object.kind == Kind::Map) == is_map && object.doomed.is_none()
+        };
+        let objects = all.iter().filter(is_wanted);
         objects.fold((0, 0, 0), |(count, len_bytes, live_bytes), object| {
             (count + 1, len_bytes + object.len_bytes, live_bytes + object.live_bytes)
         })
@@ -537,7 +540,7 @@ pub fn info(store: &dyn Store) -> Result<Info, ObjectsError> {
         states: manifest.states().collect(),
         segments,
         maps: of_maps(true),
-        doomed: root.doomed.len() as u64,
+        doomed: all.iter().filter(|object| object.doomed.is_some()).count() as u64,
     })
 }
 

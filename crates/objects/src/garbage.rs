@@ -5,7 +5,6 @@
 //! without looking at any map but the last.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use crate::content::Content;
 use crate::each::delete;
@@ -13,25 +12,23 @@ use crate::error::ObjectsError;
 use crate::flush::Next;
 use crate::id::Kind;
 use crate::manifest::Manifest;
-use crate::map::{Doomed, ObjectRecord, Root};
+use crate::map::ObjectRecord;
 use crate::writer::Writer;
 
-/// Moves objects that no kept state needs from the list of objects to that of doomed ones.
-pub(crate) fn doom(root: &mut Root, manifest: &Manifest, now: u64) {
+/// Dooms objects that no kept state needs.
+pub(crate) fn doom(objects: &mut [ObjectRecord], manifest: &Manifest, now: u64) {
     let kept = kept(manifest);
-    root.objects.retain(|object| {
-        let is_needed = is_needed(object, &kept);
-        if !is_needed {
-            root.doomed.push(Doomed { kind: object.kind, id: object.id, since: now });
+    for object in objects.iter_mut().filter(|object| object.doomed.is_none()) {
+        if !is_needed(object, &kept) {
+            object.doomed = Some(now);
         }
-        is_needed
-    });
+    }
 }
 
 /// Whether there is an object that no kept state needs, and that is not doomed yet.
-pub(crate) fn is_there(root: &Root, manifest: &Manifest) -> bool {
+pub(crate) fn is_there(objects: &[ObjectRecord], manifest: &Manifest) -> bool {
     let kept = kept(manifest);
-    root.objects.iter().any(|object| !is_needed(object, &kept))
+    objects.iter().any(|object| object.doomed.is_none() && !is_needed(object, &kept))
 }
 
 fn kept(manifest: &Manifest) -> Vec<u64> {
@@ -66,13 +63,10 @@ pub(crate) fn collect(
     let rewritten = writer.rewrite_all(tell)?;
     let store = &*content.store;
     let manifest = writer.manifest();
-    let root = Arc::clone(&*content.checkpoint.read());
-    let root = &root.root;
-    let known: HashSet<_> = root
-        .objects
+    let objects = writer.objects();
+    let known: HashSet<_> = objects
         .iter()
         .map(|object| object.id)
-        .chain(root.doomed.iter().map(|doomed| doomed.id))
         .chain(manifest.tail.iter().map(|segment| segment.id))
         .collect();
     let mut left = Vec::new();
@@ -91,6 +85,7 @@ pub(crate) fn collect(
     let before = before + left_over;
     let expired =
         writer.delete_expired(&mut |deleted, all| tell(before + deleted, before + all))?;
-    let waiting = (root.doomed.len() as u64).saturating_sub(expired);
+    let doomed = objects.iter().filter(|object| object.doomed.is_some()).count() as u64;
+    let waiting = doomed.saturating_sub(expired);
     Ok(Collected { rewritten, deleted: left_over + expired, waiting })
 }

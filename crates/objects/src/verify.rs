@@ -10,7 +10,7 @@ use crate::error::ObjectsError;
 use crate::head;
 use crate::id::{Kind, ObjectId};
 use crate::manifest::Manifest;
-use crate::map::{Checkpoint, PageRef, RootRef};
+use crate::map::{Checkpoint, ObjectRecord, PageRef, RootRef};
 use crate::segment;
 use crate::store::{Problem, Store};
 
@@ -58,7 +58,14 @@ pub fn verify(
     let manifest = head::read(store)?;
     let findings = Mutex::new(Vec::new());
     let checkpoints = verify_maps(store, &manifest, &findings)?;
-    let segments = segments_of(&manifest, &checkpoints);
+    // The last checkpoint knows all objects that it or an earlier state needs.
+    let objects = match checkpoints.last() {
+        Some(Used { checkpoint, states }) => {
+            noted(checkpoint.read_objects(store), states, &findings)?.unwrap_or_default()
+        }
+        None => Vec::new(),
+    };
+    let segments = segments_of(&manifest, &objects);
     let total: u64 = segments.values().map(|segment| segment.len_bytes).sum();
     let segments: Vec<_> = segments.into_iter().collect();
     let (mut done, wrong) = (0, Mutex::new(0));
@@ -104,7 +111,7 @@ fn verify_maps(
     }
     let mut pages: BTreeMap<(ObjectId, u64), (usize, usize, Vec<u64>)> = BTreeMap::new();
     for (at, Used { checkpoint, states }) in used.iter().enumerate() {
-        for (index, PageRef { object, offset, .. }) in checkpoint.root.pages.iter().enumerate() {
+        for (index, PageRef { object, offset, .. }) in checkpoint.pages.iter().enumerate() {
             let page = pages.entry((*object, *offset)).or_insert((at, index, Vec::new()));
             page.2.extend(states);
         }
@@ -127,7 +134,7 @@ struct Needed {
     states: Vec<u64>,
 }
 
-fn segments_of(manifest: &Manifest, checkpoints: &[Used]) -> BTreeMap<ObjectId, Needed> {
+fn segments_of(manifest: &Manifest, objects: &[ObjectRecord]) -> BTreeMap<ObjectId, Needed> {
     let kept: BTreeSet<u64> = manifest.states().map(|state| state.number).collect();
     let mut segments = BTreeMap::new();
     let mut add = |id, len_bytes, states: &mut dyn Iterator<Item = u64>| {
@@ -136,17 +143,10 @@ fn segments_of(manifest: &Manifest, checkpoints: &[Used]) -> BTreeMap<ObjectId, 
         segment.states.sort_unstable();
         segment.states.dedup();
     };
-    // The last checkpoint knows all objects that it or an earlier state needs.
-    if let Some(Used { checkpoint, .. }) = checkpoints.last() {
-        let all = checkpoint.root.objects.iter().filter(|it| it.kind != Kind::Map);
-        for object in all {
-            let died = object.died.unwrap_or(u64::MAX);
-            add(
-                object.id,
-                object.len_bytes,
-                &mut kept.range(object.born..died.max(object.born)).copied(),
-            );
-        }
+    let is_needed = |it: &&ObjectRecord| it.kind != Kind::Map && it.doomed.is_none();
+    for object in objects.iter().filter(is_needed) {
+        let needed = object.born..object.died.unwrap_or(u64::MAX).max(object.born);
+        add(object.id, object.len_bytes, &mut kept.range(needed).copied());
     }
     for segment in &manifest.tail {
         add(segment.id, segment.len_bytes, &mut kept.range(segment.born..).copied());

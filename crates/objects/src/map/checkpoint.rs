@@ -12,9 +12,11 @@ use crate::fetch::fetch;
 use crate::id::{Kind, ObjectId};
 use crate::store::Store;
 
+use super::list::{self, NodeRef};
 use super::merge::Change;
 use super::page::MOST_EXTENTS;
-use super::{Extent, ObjectRecord, Page, PageRef, Root, RootRef, merge};
+use super::root::Root;
+use super::{Extent, ObjectRecord, Page, PageRef, RootRef, merge};
 
 /// Up to this length, all pages of an object are read with its root.
 const SHORT_BYTES: u64 = 1 << 20;
@@ -22,13 +24,14 @@ const SHORT_BYTES: u64 = 1 << 20;
 /// The most pages in memory.
 const MOST_PAGES: usize = 256;
 
-/// The map at one state: its root, and those of its pages that were needed lately.
+/// The map at one state: where its pages lie, and those of them that were needed lately.
 #[derive(Debug, Default)]
 pub(crate) struct Checkpoint {
-    pub(crate) root: Root,
+    root: Root,
     /// Where the root lies. A device without a checkpoint is all zeros.
     pub(crate) at: Option<RootRef>,
-    pages: Mutex<Pages>,
+    pub(crate) pages: Vec<PageRef>,
+    loaded: Mutex<Pages>,
 }
 
 #[derive(Debug, Default)]
@@ -58,25 +61,57 @@ impl Pages {
 }
 
 impl Checkpoint {
-    /// Reads the root, and the pages that lie before it in its object, if they are short. Others
-    /// follow when they are needed.
+    /// Reads the root and the list of pages, and the pages that lie before the root in its object,
+    /// if they are short. Others follow when they are needed.
     pub(crate) fn load(store: &dyn Store, at: Option<RootRef>) -> Result<Self, ObjectsError> {
         let Some(at) = at else { return Ok(Self::default()) };
         let name = Kind::Map.name(at.object);
         let cut_off = Malformed("it is cut off");
         let first = if at.offset <= SHORT_BYTES { 0 } else { at.offset };
-        fetch(store, &name, first..at.offset + at.len, |bytes| {
+        let (root, bytes) = fetch(store, &name, first..at.offset + at.len, |bytes| {
             let root = bytes.get((at.offset - first) as usize..).ok_or(cut_off)?;
-            let root = Root::decode(root)?;
-            let mut pages = Pages::default();
-            let here = |page: &(usize, &PageRef)| page.1.object == at.object && first == 0;
-            for (index, page) in root.pages.iter().enumerate().filter(here).take(MOST_PAGES) {
-                let range = page.offset as usize..page.offset.saturating_add(page.len) as usize;
-                let page = Page::decode(bytes.get(range).ok_or(cut_off)?)?;
-                pages.put(index, &Arc::new(page));
+            Ok((Root::decode(root)?, bytes.clone()))
+        })?;
+        // What came along is used if it is sound; what is not is fetched again when it is needed.
+        let here = |object, offset: u64, len: u64| {
+            let range = offset as usize..offset.saturating_add(len) as usize;
+            bytes.get(range).filter(|_| object == at.object && first == 0)
+        };
+        let is_here = |node: &&NodeRef| here(node.object, node.offset, node.len).is_some();
+        let (near, far): (Vec<_>, Vec<_>) = root.pages.iter().partition(is_here);
+        let far: Vec<NodeRef> = far.into_iter().copied().collect();
+        let mut list: Vec<PageRef> = list::read(store, &far)?;
+        for node in near {
+            let bytes = here(node.object, node.offset, node.len).expect("it is here");
+            match list::decode::<PageRef>(bytes) {
+                Ok(pages) => list.extend(pages),
+                Err(_) => list.extend(node.read::<PageRef>(store)?),
             }
-            Ok(Self { root, at: Some(at), pages: Mutex::new(pages) })
-        })
+        }
+        list.sort_unstable_by_key(|page| page.first);
+        let mut pages = Pages::default();
+        let mut kept = 0;
+        for (index, page) in list.iter().enumerate() {
+            let Some(bytes) = here(page.object, page.offset, page.len) else { continue };
+            if let Ok(page) = Page::decode(bytes)
+                && kept < MOST_PAGES
+            {
+                pages.put(index, &Arc::new(page));
+                kept += 1;
+            }
+        }
+        if list.first().is_some_and(|page| page.first != 0) {
+            return Err(ObjectsError::damaged(store, &name, &"its first page is missing"));
+        }
+        Ok(Self { root, at: Some(at), pages: list, loaded: Mutex::new(pages) })
+    }
+
+    /// Reads the list of objects.
+    pub(crate) fn read_objects(
+        &self,
+        store: &dyn Store,
+    ) -> Result<Vec<ObjectRecord>, ObjectsError> {
+        list::read(store, &self.root.objects)
     }
 
     /// The extents in `range`, in order, with their parts outside it cut away.
@@ -85,7 +120,7 @@ impl Checkpoint {
         store: &dyn Store,
         range: Range<u64>,
     ) -> Result<Vec<Extent>, ObjectsError> {
-        let pages = &self.root.pages;
+        let pages = &self.pages;
         let first = pages.partition_point(|page| page.first <= range.start).saturating_sub(1);
         let mut found = Vec::new();
         let end = pages.partition_point(|page| page.first < range.end);
@@ -96,24 +131,24 @@ impl Checkpoint {
     }
 
     pub(crate) fn page(&self, store: &dyn Store, index: usize) -> Result<Arc<Page>, ObjectsError> {
-        if let Some(page) = self.pages.lock().get(index) {
+        if let Some(page) = self.loaded.lock().get(index) {
             return Ok(page);
         }
         let page = Arc::new(self.read_page(store, index)?);
-        self.pages.lock().put(index, &page);
+        self.loaded.lock().put(index, &page);
         Ok(page)
     }
 
     /// Reads a page from the store.
     pub(crate) fn read_page(&self, store: &dyn Store, index: usize) -> Result<Page, ObjectsError> {
-        let PageRef { object, offset, len, .. } = self.root.pages[index];
+        let PageRef { object, offset, len, .. } = self.pages[index];
         let range = offset..offset + len;
         fetch(store, &Kind::Map.name(object), range, |bytes| Page::decode(bytes))
     }
 
     /// The first byte after those that page `index` knows.
     fn page_end(&self, index: usize) -> u64 {
-        self.root.pages.get(index + 1).map_or(u64::MAX, |next| next.first)
+        self.pages.get(index + 1).map_or(u64::MAX, |next| next.first)
     }
 }
 
@@ -121,40 +156,37 @@ impl Checkpoint {
 #[derive(Debug)]
 pub(crate) struct NewCheckpoint {
     /// The map object.
-    pub(crate) content: Vec<u8>,
-    pub(crate) checkpoint: Checkpoint,
+    content: Vec<u8>,
+    id: ObjectId,
+    pages: Vec<PageRef>,
+    /// All objects, the new one, too.
+    pub(crate) objects: Vec<ObjectRecord>,
 }
 
 impl NewCheckpoint {
-    /// The checkpoint that follows `before`: with `changes`, which are sorted and do not overlap,
-    /// and with the segments `added`, whose live bytes are counted here. It lies in the map object
-    /// `id`, and belongs to the state `number`.
+    /// The checkpoint that follows `before`: with `changes`, which are sorted and do not overlap, and
+    /// with the objects that were there before and those that were added. Their live bytes are
+    /// counted here. It lies in the map object `id`, and belongs to the state `number`.
     ///
     /// Reads the pages that change.
     pub(crate) fn after(
         before: &Checkpoint,
         store: &dyn Store,
         changes: &[Change],
-        added: Vec<ObjectRecord>,
+        mut objects: Vec<ObjectRecord>,
         id: ObjectId,
         number: u64,
     ) -> Result<Self, ObjectsError> {
         let mut new = Building {
-            live: before
-                .root
-                .objects
-                .iter()
-                .chain(&added)
-                .map(|it| (it.id, it.live_bytes))
-                .collect(),
+            live: objects.iter().map(|it| (it.id, it.live_bytes)).collect(),
             id,
             pages: Vec::new(),
             content: Vec::new(),
         };
-        let regions = before.root.pages.len().max(1);
+        let regions = before.pages.len().max(1);
         let mut changes = changes;
         for index in 0..regions {
-            let region = before.root.pages.get(index);
+            let region = before.pages.get(index);
             let end = before.page_end(index);
             let (here, rest) = split(changes, end);
             changes = rest;
@@ -172,10 +204,12 @@ impl NewCheckpoint {
         if let Some(first) = pages.first_mut() {
             first.first = 0;
         }
-        let mut objects: Vec<_> = before.root.objects.iter().copied().chain(added).collect();
         for object in &mut objects {
             object.live_bytes = live[&object.id];
-            if object.live_bytes == 0 && object.died.is_none() {
+            // The nodes of the lists are looked at one checkpoint later: which objects die is in
+            // those that this one writes.
+            let has_nodes = object.kind == Kind::Map && before.root.has_nodes_in(object.id);
+            if object.live_bytes == 0 && object.died.is_none() && !has_nodes {
                 object.died = Some(number);
             }
         }
@@ -183,26 +217,35 @@ impl NewCheckpoint {
         objects.push(ObjectRecord {
             kind: Kind::Map,
             id,
-            // The root's own length is not known before it is encoded, and counts little.
+            // What follows the pages is not known before it is encoded, and counts little.
             len_bytes: pages_bytes,
             born: number,
             live_bytes: pages_bytes,
             died: None,
+            doomed: None,
         });
         objects.sort_unstable_by_key(|object| object.id);
-        let root = Root { pages, objects, doomed: before.root.doomed.clone() };
-        let checkpoint = Checkpoint { root, at: None, pages: Mutex::default() };
         content.shrink_to_fit();
-        Ok(Self { content, checkpoint })
+        Ok(Self { content, id, pages, objects })
     }
 
-    /// Encodes the root, which does not change any more.
-    pub(crate) fn finish(mut self, id: ObjectId) -> Self {
-        let root = self.checkpoint.root.encode();
-        let (offset, len) = (self.content.len() as u64, root.len() as u64);
-        self.checkpoint.at = Some(RootRef { object: id, offset, len });
-        self.content.extend(root);
-        self
+    /// The map object, the checkpoint, and its objects, none of which changes any more. `before` is
+    /// the checkpoint before, with the objects `old`.
+    pub(crate) fn finish(
+        self,
+        before: &Checkpoint,
+        old: &[ObjectRecord],
+    ) -> (Vec<u8>, Checkpoint, Vec<ObjectRecord>) {
+        let Self { mut content, id, pages, objects } = self;
+        let root = Root {
+            pages: list::write(&before.root.pages, &before.pages, &pages, id, &mut content),
+            objects: list::write(&before.root.objects, old, &objects, id, &mut content),
+        };
+        let encoded = root.encode();
+        let (offset, len) = (content.len() as u64, encoded.len() as u64);
+        content.extend(encoded);
+        let at = Some(RootRef { object: id, offset, len });
+        (content, Checkpoint { root, at, pages, loaded: Mutex::default() }, objects)
     }
 }
 

@@ -1,11 +1,12 @@
 //! The device's newest state, and the manifest in the store.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::head::Stored;
 use crate::id::ObjectId;
 use crate::manifest::Manifest;
-use crate::map::Delta;
+use crate::map::{Delta, ObjectRecord};
 use crate::states::State;
 
 /// A manifest that would name more segments becomes a checkpoint.
@@ -22,6 +23,8 @@ const SETTLING_SECONDS: u64 = 60;
 pub(crate) struct Commit {
     pub(super) manifest: Manifest,
     pub(super) stored: Stored,
+    /// The objects that the last checkpoint knows, in the order of their ids.
+    pub(super) objects: Arc<Vec<ObjectRecord>>,
     /// The first flush after the manifest in the store.
     first_flush: ObjectId,
     /// Whether a segment was adopted since the checkpoint.
@@ -33,10 +36,18 @@ pub(crate) struct Commit {
 }
 
 impl Commit {
-    pub(super) fn new(manifest: Manifest, stored: Stored) -> Self {
+    pub(super) fn new(manifest: Manifest, stored: Stored, objects: Vec<ObjectRecord>) -> Self {
         let first_flush = manifest.next_flush;
         let checkpoints = VecDeque::from([State { time: 0, ..manifest.state() }]);
-        Self { manifest, stored, first_flush, has_adopted: false, is_closed: false, checkpoints }
+        Self {
+            manifest,
+            stored,
+            objects: Arc::new(objects),
+            first_flush,
+            has_adopted: false,
+            is_closed: false,
+            checkpoints,
+        }
     }
 
     /// The store has `manifest` now.
@@ -65,7 +76,8 @@ impl Commit {
         self.has_adopted = true;
     }
 
-    pub(super) fn note_checkpoint(&mut self, state: State) {
+    pub(super) fn note_checkpoint(&mut self, state: State, objects: Vec<ObjectRecord>) {
+        self.objects = Arc::new(objects);
         self.checkpoints.push_back(state);
         self.has_adopted = false;
     }

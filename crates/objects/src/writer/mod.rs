@@ -35,7 +35,7 @@ use crate::garbage;
 use crate::head::{Stored, read_manifest};
 use crate::id::{Kind, ObjectId};
 use crate::manifest::{Manifest, TailSegment};
-use crate::map::{Checkpoint, Doomed, NewCheckpoint, ObjectRecord, Place, Recent};
+use crate::map::{NewCheckpoint, ObjectRecord, Place, Recent};
 use crate::patience::Patience;
 use crate::pool::Pool;
 use crate::segment::{Closed, OpenSegment};
@@ -101,6 +101,7 @@ impl Writer {
         content: Arc<Content>,
         manifest: Manifest,
         stored: Stored,
+        objects: Vec<ObjectRecord>,
         clock: Clock,
         options: &Options,
     ) -> Self {
@@ -111,7 +112,7 @@ impl Writer {
         Self {
             shared: Arc::new(shared),
             open: Arc::new(Mutex::new(open)),
-            commit: Arc::new(Mutex::new(Commit::new(manifest, stored))),
+            commit: Arc::new(Mutex::new(Commit::new(manifest, stored, objects))),
             clock,
             deleted: Arc::default(),
             pool: Pool::new(UPLOADING_THREADS),
@@ -254,6 +255,7 @@ impl Writer {
         };
         let commit = self.commit.lock();
         let (mut manifest, has_adopted) = (commit.manifest.clone(), commit.has_adopted());
+        let objects = Arc::clone(&commit.objects);
         drop(commit);
         let tail = manifest.tail.iter().flat_map(|segment| &segment.deltas);
         let tail = tail.filter(|delta| delta.offset.is_none()).map(|delta| delta.len);
@@ -261,8 +263,7 @@ impl Writer {
             return true;
         }
         manifest.thin_out(self.clock.now());
-        let checkpoint = Arc::clone(&*self.shared.content.checkpoint.read());
-        garbage::is_there(&checkpoint.root, &manifest)
+        garbage::is_there(&objects, &manifest)
     }
 
     /// Flushes, and says in the manifest that nobody writes.
@@ -366,32 +367,33 @@ impl Writer {
             born: segment.born,
             live_bytes: 0,
             died: None,
+            doomed: None,
         });
+        let old = Arc::clone(&commit.objects);
         let (changes, added) = (changes(&tail), added.collect::<Vec<_>>());
         let mut new = self.shared.patiently(|| {
-            let added = added.clone();
-            NewCheckpoint::after(&before, self.store(), &changes, added, id, state.number)
+            let objects = old.iter().chain(&added).copied().collect();
+            NewCheckpoint::after(&before, self.store(), &changes, objects, id, state.number)
         })?;
         manifest.begin_era(state);
         manifest.thin_out(state.time);
-        let root = &mut new.checkpoint.root;
         let deleted = std::mem::take(&mut *self.deleted.lock());
-        root.doomed.retain(|doomed| !deleted.contains(&doomed.id));
-        for doomed in &mut root.doomed {
-            doomed.since = doomed.since.min(state.time);
+        new.objects.retain(|object| !deleted.contains(&object.id));
+        for since in new.objects.iter_mut().filter_map(|object| object.doomed.as_mut()) {
+            *since = (*since).min(state.time);
         }
-        garbage::doom(root, &manifest, state.time);
-        let new = new.finish(id);
-        manifest.root = new.checkpoint.at;
-        self.shared.create(&Kind::Map.name(id), &new.content.into())?;
+        garbage::doom(&mut new.objects, &manifest, state.time);
+        let (map, checkpoint, objects) = new.finish(&before, &old);
+        manifest.root = checkpoint.at;
+        self.shared.create(&Kind::Map.name(id), &map.into())?;
         self.shared.replace(commit, manifest)?;
-        commit.note_checkpoint(state);
-        *content.checkpoint.write() = Arc::new(new.checkpoint);
+        commit.note_checkpoint(state, objects);
+        *content.checkpoint.write() = Arc::new(checkpoint);
         if !tail.is_empty() {
             let _no_writer = self.open.lock();
             content.recent.forget(&tail.iter().map(|segment| segment.id).collect());
         }
-        self.delete_expired_later(&before, &commit.manifest, state.time);
+        self.delete_expired_later(&old, &commit.manifest, state.time);
         self.rewrite_later();
         Ok(())
     }
@@ -405,16 +407,16 @@ impl Writer {
         let (commit, clock) = (Arc::clone(&self.commit), self.clock);
         let segment_bytes = self.segment_bytes as u64;
         self.rewriting.run(move || {
-            let settled = {
+            let (settled, objects) = {
                 let mut commit = commit.lock();
                 if commit.has_adopted() {
                     // The same objects look light until the next checkpoint.
                     return;
                 }
-                commit.settled(clock.now())
+                (commit.settled(clock.now()), Arc::clone(&commit.objects))
             };
             let checkpoint = Arc::clone(&*shared.content.checkpoint.read());
-            for group in compact::worthwhile(&checkpoint.root, segment_bytes, settled) {
+            for group in compact::worthwhile(&objects, segment_bytes, settled) {
                 let rewritten =
                     compact::rewrite(&shared.content, &checkpoint, &open, &commit, &group);
                 if let Err(error) = rewritten {
@@ -433,7 +435,7 @@ impl Writer {
     ) -> Result<u64, ObjectsError> {
         let content = &self.shared.content;
         let checkpoint = Arc::clone(&*content.checkpoint.read());
-        let groups = compact::all(&checkpoint.root, self.segment_bytes as u64);
+        let groups = compact::all(&self.objects(), self.segment_bytes as u64);
         let all = groups.iter().map(|group| group.len() as u64).sum();
         let mut rewritten = 0;
         for group in groups {
@@ -447,8 +449,14 @@ impl Writer {
         Ok(rewritten)
     }
 
-    /// Deletes in the background what the checkpoint `before` called doomed, if its time is over.
-    fn delete_expired_later(&self, before: &Checkpoint, manifest: &Manifest, now: u64) {
+    /// The objects that the last checkpoint knows.
+    pub(crate) fn objects(&self) -> Arc<Vec<ObjectRecord>> {
+        Arc::clone(&self.commit.lock().objects)
+    }
+
+    /// Deletes in the background what the checkpoint before called doomed, which had the objects
+    /// `before`, if its time is over.
+    fn delete_expired_later(&self, before: &[ObjectRecord], manifest: &Manifest, now: u64) {
         for doomed in expired(before, manifest, now) {
             let (store, deleted) = (Arc::clone(&self.shared.content.store), self.deleted.clone());
             self.pool.run(move || match store.delete(&doomed.kind.name(doomed.id)) {
@@ -467,8 +475,7 @@ impl Writer {
         tell: &mut (dyn FnMut(u64, u64) + Send),
     ) -> Result<u64, ObjectsError> {
         let commit = self.commit.lock();
-        let checkpoint = Arc::clone(&*self.shared.content.checkpoint.read());
-        let mut expired = expired(&checkpoint, &commit.manifest, self.clock.now());
+        let mut expired = expired(&commit.objects, &commit.manifest, self.clock.now());
         let deleted = self.deleted.lock();
         expired.retain(|doomed| !deleted.contains(&doomed.id));
         drop((deleted, commit));
@@ -487,10 +494,12 @@ impl Writer {
     }
 }
 
-/// The objects that `checkpoint`, which is in the store, calls doomed, and whose time is over.
-fn expired(checkpoint: &Checkpoint, manifest: &Manifest, now: u64) -> Vec<Doomed> {
-    let is_over = |doomed: &&Doomed| now.saturating_sub(doomed.since) >= manifest.delete_after;
-    checkpoint.root.doomed.iter().filter(is_over).copied().collect()
+/// Those of the objects of a checkpoint in the store that it calls doomed, and whose time is over.
+fn expired(objects: &[ObjectRecord], manifest: &Manifest, now: u64) -> Vec<ObjectRecord> {
+    let is_over = |object: &&ObjectRecord| {
+        object.doomed.is_some_and(|since| now.saturating_sub(since) >= manifest.delete_after)
+    };
+    objects.iter().filter(is_over).copied().collect()
 }
 
 /// What segments changed together.
