@@ -86,6 +86,32 @@ impl Address {
         Self { url, state: None }
     }
 
+    /// The way from `other` to here: parts `..`, and then names. `None` if they are in different
+    /// buckets, or the same place.
+    pub fn way_from(&self, other: &Self) -> Option<String> {
+        let host = |url: &Url| (url.scheme().to_owned(), url.authority().to_owned());
+        if host(&self.url) != host(&other.url) || self.is_web() {
+            return None;
+        }
+        let parts = |url: &Url| -> Vec<String> {
+            let path = decoded(url.path());
+            path.split('/').filter(|part| !part.is_empty()).map(ToOwned::to_owned).collect()
+        };
+        let (here, there) = (parts(&self.url), parts(&other.url));
+        let common = here.iter().zip(&there).take_while(|(one, other)| one == other).count();
+        let up = there.len() - common;
+        // One place inside the other would have its objects among the other's.
+        if up == 0 || common == here.len() {
+            return None;
+        }
+        let down = here[common..].iter().cloned();
+        Some(std::iter::repeat_n("..".to_owned(), up).chain(down).collect::<Vec<_>>().join("/"))
+    }
+
+    fn is_web(&self) -> bool {
+        self.url.scheme() == "http" || self.url.scheme() == "https"
+    }
+
     fn is_local(&self) -> bool {
         self.url.scheme() == "file"
     }
@@ -294,6 +320,26 @@ mod tests {
         let web: Address = "https://host:8443/a%20b".parse().unwrap();
         assert_eq!(web.url.path(), "/a%20b");
         "abfs://container@account.dfs.core.windows.net/a".parse::<Address>().unwrap();
+    }
+
+    #[test]
+    fn ways_lead_from_one_place_to_another_in_the_same_bucket() {
+        let way = |to: &str, from: &str| {
+            let [to, from] = [to, from].map(|text| text.parse::<Address>().unwrap());
+            to.way_from(&from)
+        };
+        assert_eq!(way("s3://b/a c", "s3://b/x/try").unwrap(), "../../a c");
+        assert_eq!(way("file:///srv/a", "file:///srv/b/").unwrap(), "../a");
+        for (to, from) in [
+            ("s3://b/a", "s3://c/a"),
+            ("s3://b/a", "gs://b/x"),
+            ("s3://b/a", "s3://b/a"),
+            ("s3://b/a/c", "s3://b/a"),
+            ("s3://b/a", "s3://b/a/c"),
+            ("https://h/a", "https://h/b"),
+        ] {
+            assert_eq!(way(to, from), None, "{to} {from}");
+        }
     }
 
     #[test]

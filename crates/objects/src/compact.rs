@@ -15,6 +15,7 @@ use crate::content::Content;
 use crate::error::ObjectsError;
 use crate::flush;
 use crate::id::{Kind, ObjectId};
+use crate::manifest::Manifest;
 use crate::map::{Checkpoint, Delta, Extent, ObjectRecord, Place};
 use crate::segment;
 use crate::writer::{Commit, Open};
@@ -47,10 +48,11 @@ impl Light {
 /// `settled`, or some of which little is needed. Each group becomes one segment.
 pub(crate) fn worthwhile(
     objects: &[ObjectRecord],
+    manifest: &Manifest,
     segment_bytes: u64,
     settled: u64,
 ) -> Vec<Vec<Light>> {
-    let mut light = all_light(objects, segment_bytes);
+    let mut light = all_light(objects, manifest, segment_bytes);
     let old = light.iter().filter(|it| it.born <= settled).count();
     if old >= MANY {
         light.retain(|it| it.born <= settled);
@@ -61,12 +63,18 @@ pub(crate) fn worthwhile(
 }
 
 /// All light objects of a checkpoint.
-pub(crate) fn all(objects: &[ObjectRecord], segment_bytes: u64) -> Vec<Vec<Light>> {
-    grouped(all_light(objects, segment_bytes), segment_bytes)
+pub(crate) fn all(
+    objects: &[ObjectRecord],
+    manifest: &Manifest,
+    segment_bytes: u64,
+) -> Vec<Vec<Light>> {
+    grouped(all_light(objects, manifest, segment_bytes), segment_bytes)
 }
 
-fn all_light(objects: &[ObjectRecord], segment_bytes: u64) -> Vec<Light> {
-    let with_content = objects.iter().filter(|object| object.kind != Kind::Map);
+fn all_light(objects: &[ObjectRecord], manifest: &Manifest, segment_bytes: u64) -> Vec<Light> {
+    // What lies at the origin takes no space here.
+    let is_own = |it: &&ObjectRecord| !manifest.is_elsewhere(it.id.epoch());
+    let with_content = objects.iter().filter(|it| it.kind != Kind::Map).filter(is_own);
     let all = with_content.map(|object| Light {
         id: object.id,
         len_bytes: object.len_bytes,

@@ -1,6 +1,5 @@
 //! The device.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -9,26 +8,26 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_device::{Device, DeviceError, Operation, Trouble, check_call};
-use parking_lot::Mutex;
 
+use crate::StateName;
 use crate::ahead::Ahead;
 use crate::cache::{Cache, CacheFolder, DiskCache};
 use crate::claim::Claim;
 use crate::content::Content;
-use crate::each::each;
 use crate::error::ObjectsError;
 use crate::garbage::{self, Collected};
 use crate::head::{self, Follows, Stored, read_manifest};
+use crate::hold;
 use crate::id::{Kind, ObjectId};
 use crate::manifest::{self, Manifest, Mark, Writer as Writing};
 use crate::map::{Checkpoint, ObjectRecord};
+use crate::past::Past;
 use crate::pool::Pool;
 use crate::probe;
 use crate::states::{Policy, State};
-use crate::store::{Counting, Problem, Requests, Store, StoreError};
+use crate::store::{Based, Counting, Problem, Requests, Store, StoreError};
 use crate::tend::Tending;
 use crate::writer::{self, Writer};
-use crate::{StateName, segment};
 
 /// Threads that fetch content which will be read soon.
 const FETCHING_THREADS: usize = 8;
@@ -157,6 +156,10 @@ pub struct Info {
     pub maps: (u64, u64, u64),
     /// Objects that wait to be deleted.
     pub doomed: u64,
+    /// Where this was cloned from, if it was, and the last epoch of that.
+    pub origin: Option<(String, u32)>,
+    /// The clones of states of this: the way to each, and the state's number.
+    pub clones: Vec<(String, u64)>,
 }
 
 impl ObjectDevice {
@@ -178,6 +181,7 @@ impl ObjectDevice {
         let manifest = Manifest {
             uuid: uuid::Uuid::new_v4().into_bytes(),
             len_bytes,
+            bases: Vec::new(),
             epoch: 0,
             next_flush: first_flush(0),
             writer,
@@ -213,6 +217,7 @@ impl ObjectDevice {
             None => manifest.state(),
             Some(name) => find_state(&*store, &manifest, name)?,
         };
+        let store = with_bases(store, &manifest);
         let content = load(&store, &manifest, opened, options)?;
         Ok(Self {
             name: store.name().to_owned(),
@@ -301,6 +306,7 @@ impl ObjectDevice {
         let store: Arc<dyn Store> = Arc::clone(&requests) as _;
         let clock = probe::conditions(&*store)?;
         let (manifest, stored) = take_over(&*store, &this_process(clock.now()), right)?;
+        let store = with_bases(store, &manifest);
         let opened = manifest.state();
         let content = Arc::new(load(&store, &manifest, opened, options)?);
         let name = store.name().to_owned();
@@ -336,6 +342,29 @@ impl ObjectDevice {
             manifest.policy = policy;
             manifest.delete_after = delete_after;
         })
+    }
+
+    /// Makes a new state with the content of a kept one. The device can only be dropped then.
+    ///
+    /// # Errors
+    /// [`ObjectsError::NoSuchState`], [`ObjectsError::Fenced`], and those of the store.
+    pub fn roll_back(&self, to: &StateName) -> Result<State, ObjectsError> {
+        self.writing()?.roll_back(to)
+    }
+
+    /// Forgets the clones that are not where they were made, so that nothing is kept for them.
+    /// Returns the ways to where they were, and the states that they began with.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn forget_missing_clones(&self) -> Result<Vec<(String, u64)>, ObjectsError> {
+        self.writing()?;
+        let store = &*self.content.store;
+        let missing = hold::of_missing(store)?;
+        for hold in &missing {
+            store.delete(&hold.name())?;
+        }
+        Ok(missing.into_iter().map(|hold| (hold.path, hold.state)).collect())
     }
 
     /// Makes a checkpoint, deletes what no kept state needs once its time is over, and finds
@@ -513,7 +542,9 @@ impl fmt::Debug for ObjectDevice {
 /// [`ObjectsError::Missing`], and those of the store.
 pub fn info(store: &dyn Store) -> Result<Info, ObjectsError> {
     let manifest = head::read(store)?;
+    let store = &Based::new(store, manifest.bases.clone());
     let all = Checkpoint::load(store, manifest.root)?.read_objects(store)?;
+    let clones = hold::read(store)?.into_iter().map(|hold| (hold.path, hold.state)).collect();
     let of_maps = |is_map| {
         let is_wanted = move |object: &&ObjectRecord| {
             (object.kind == Kind::Map) == is_map && object.doomed.is_none()
@@ -540,11 +571,13 @@ pub fn info(store: &dyn Store) -> Result<Info, ObjectsError> {
         states: manifest.states().collect(),
         segments,
         maps: of_maps(true),
+        origin: manifest.bases.last().map(|base| (base.path.clone(), base.last_epoch)),
+        clones,
         doomed: all.iter().filter(|object| object.doomed.is_some()).count() as u64,
     })
 }
 
-fn this_process(now: u64) -> Writing {
+pub(crate) fn this_process(now: u64) -> Writing {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim();
     Writing {
@@ -605,8 +638,14 @@ fn take_over(
 
 /// The first flush of an epoch, at random: as the [first number](writer::first_number) of other
 /// objects.
-fn first_flush(epoch: u32) -> ObjectId {
+pub(crate) fn first_flush(epoch: u32) -> ObjectId {
     ObjectId::of_flush(epoch, writer::first_number())
+}
+
+/// The same store, in which objects of a device's origin are found.
+fn with_bases(store: Arc<dyn Store>, manifest: &Manifest) -> Arc<dyn Store> {
+    let bases = manifest.bases.clone();
+    if bases.is_empty() { store } else { Arc::new(Based::new(store, bases)) }
 }
 
 fn cache(manifest: &Manifest, options: &Options) -> Cache {
@@ -616,7 +655,7 @@ fn cache(manifest: &Manifest, options: &Options) -> Cache {
 }
 
 /// The kept state that `name` names.
-fn find_state(
+pub(crate) fn find_state(
     store: &dyn Store,
     manifest: &Manifest,
     name: &StateName,
@@ -635,36 +674,10 @@ fn load(
     state: State,
     options: &Options,
 ) -> Result<Content, ObjectsError> {
-    let begin = |root| {
-        let checkpoint = Checkpoint::load(&**store, root)?;
-        let cache = cache(manifest, options);
-        Ok::<_, ObjectsError>(Content::new(Arc::clone(store), checkpoint, cache))
-    };
-    let is_it = |mark: &&Mark| mark.state == state;
-    if let Some(mark) = manifest.marks.iter().find(is_it) {
-        let content = begin(manifest.root)?;
-        for segment in &manifest.tail[..mark.segments as usize] {
-            content.apply(segment.id, &segment.deltas);
-        }
-        return Ok(content);
-    }
-    let found = manifest.earlier.iter().find_map(|era| Some((era, era.marks.iter().find(is_it)?)));
-    let (era, mark) = found.expect("it is in one of the lists");
-    let content = begin(era.root)?;
-    let segments = &era.segments[..mark.segments as usize];
-    let deltas = Mutex::new(HashMap::new());
-    each(
-        segments,
-        |(id, len_bytes)| {
-            let read = segment::read_deltas(&**store, *id, *len_bytes)?;
-            deltas.lock().insert(*id, read);
-            Ok(())
-        },
-        |_| (),
-    )?;
-    let deltas = deltas.into_inner();
-    for (id, _) in segments {
-        content.apply(*id, &deltas[id]);
+    let Past { checkpoint, tail } = Past::read(&**store, manifest, state)?;
+    let content = Content::new(Arc::clone(store), checkpoint, cache(manifest, options));
+    for segment in tail {
+        content.apply(segment.id, &segment.deltas);
     }
     Ok(content)
 }

@@ -7,6 +7,7 @@
 //!   flushes/EPOCH-NUMBER        the next state, and a little content: created on condition
 //!   maps/EPOCH-NUMBER           pages of the map from device to segments, and their root
 //!   segments/EPOCH-NUMBER       content, in the order in which it was written
+//!   holds/UUID                  a clone's claim to a state: who deletes objects looks there
 //! ```
 //! Writes gather in the open segment. A full one goes to the store at once. A flush creates one
 //! object with what is in the open one, on condition that no object has the flush's number: from
@@ -47,6 +48,7 @@ mod ahead;
 mod cache;
 mod claim;
 mod clock;
+mod clone;
 mod codec;
 mod compact;
 mod content;
@@ -57,9 +59,11 @@ mod fetch;
 mod flush;
 mod garbage;
 mod head;
+mod hold;
 mod id;
 mod manifest;
 mod map;
+mod past;
 mod patience;
 mod pool;
 mod probe;
@@ -75,6 +79,7 @@ mod writer;
 
 pub use address::{Address, StateName, is_url};
 pub use cache::CacheFolder;
+pub use clone::{Beside, clone};
 pub use device::{Info, ObjectDevice, Options, info};
 pub use error::ObjectsError;
 pub use garbage::Collected;

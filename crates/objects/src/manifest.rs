@@ -10,7 +10,7 @@ use std::fmt;
 use crate::codec::{Decoder, Encoder, Malformed};
 use crate::flush::Flush;
 use crate::id::ObjectId;
-use crate::map::{Delta, RootRef};
+use crate::map::{Delta, ObjectRecord, RootRef};
 use crate::states::{Policy, State};
 
 /// The manifest's name.
@@ -38,6 +38,28 @@ impl fmt::Display for Writer {
     }
 }
 
+/// Where objects of early epochs lie, if this device began as a clone of another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Base {
+    /// The last epoch whose objects lie there.
+    pub(crate) last_epoch: u32,
+    /// The way there from here: `../photos`.
+    pub(crate) path: String,
+}
+
+impl Base {
+    /// Some parts `..`, and then names.
+    fn is_way(path: &str) -> bool {
+        let mut names = path.split('/').skip_while(|part| *part == "..");
+        path.split('/').next() == Some("..") && names.all(|part| !["", ".", ".."].contains(&part))
+    }
+
+    fn decode(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
+        let base = Self { last_epoch: from.small()?, path: from.text()? };
+        if Self::is_way(&base.path) { Ok(base) } else { Err(Malformed("its origin is no place")) }
+    }
+}
+
 /// A segment, or a flush with content, after the checkpoint, and what it changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TailSegment {
@@ -50,6 +72,13 @@ pub(crate) struct TailSegment {
 }
 
 impl TailSegment {
+    /// What is known of it before a checkpoint counts how much of it lives.
+    pub(crate) fn record(&self) -> ObjectRecord {
+        let Self { id, len_bytes, born, .. } = *self;
+        let kind = id.kind();
+        ObjectRecord { kind, id, len_bytes, born, live_bytes: 0, died: None, doomed: None }
+    }
+
     pub(crate) fn encode(segments: &[Self], to: &mut Encoder) {
         to.list(segments, |to, segment| {
             to.number(segment.id.raw());
@@ -89,6 +118,8 @@ pub(crate) struct Era {
 pub(crate) struct Manifest {
     pub(crate) uuid: [u8; 16],
     pub(crate) len_bytes: u64,
+    /// In the order of their epochs.
+    pub(crate) bases: Vec<Base>,
     pub(crate) epoch: u32,
     /// The first flush that is not part of the state.
     pub(crate) next_flush: ObjectId,
@@ -107,6 +138,11 @@ impl Manifest {
     /// The device's state.
     pub(crate) fn state(&self) -> State {
         self.marks.last().expect("the last state is always kept").state
+    }
+
+    /// Whether objects of an epoch lie where this device was cloned from.
+    pub(crate) fn is_elsewhere(&self, epoch: u32) -> bool {
+        self.bases.last().is_some_and(|base| epoch <= base.last_epoch)
     }
 
     /// The kept states, oldest first.
@@ -172,6 +208,10 @@ impl Manifest {
         to.number(VERSION);
         to.raw(&self.uuid);
         to.number(self.len_bytes);
+        to.list(&self.bases, |to, base| {
+            to.number(u64::from(base.last_epoch));
+            to.text(&base.path);
+        });
         to.number(u64::from(self.epoch));
         to.number(self.next_flush.raw());
         to.raw(&self.writer.nonce);
@@ -212,7 +252,9 @@ impl Manifest {
             _ => return Err(Malformed("a newer version of larder wrote it")),
         }
         let uuid = from.array()?;
-        let (len_bytes, epoch) = (from.number()?, from.small()?);
+        let len_bytes = from.number()?;
+        let bases = from.list(Base::decode)?;
+        let epoch = from.small()?;
         let next_flush = ObjectId::from_raw(from.number()?);
         let writer = Writer {
             nonce: from.array()?,
@@ -240,6 +282,7 @@ impl Manifest {
         Ok(Self {
             uuid,
             len_bytes,
+            bases,
             epoch,
             next_flush,
             writer,
@@ -296,6 +339,7 @@ mod tests {
         Manifest {
             uuid: [7; 16],
             len_bytes: 1 << 40,
+            bases: vec![Base { last_epoch: 1, path: "../photos".to_owned() }],
             epoch: 2,
             next_flush: ObjectId::of_flush(2, 9),
             writer: Writer {
@@ -326,6 +370,16 @@ mod tests {
     #[test]
     fn a_manifest_is_read_as_it_was_written() {
         assert_eq!(Manifest::decode(&manifest().encode()).unwrap(), manifest());
+    }
+
+    #[test]
+    fn an_origin_is_a_place_beside_this_one() {
+        for way in ["../photos", "../../a b/c", ".."] {
+            assert!(Base::is_way(way), "{way}");
+        }
+        for way in ["", "photos", "/etc", "../", "..//a", "../a/../b", "../a/.", "..a"] {
+            assert!(!Base::is_way(way), "{way}");
+        }
     }
 
     #[test]

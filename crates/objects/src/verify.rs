@@ -12,7 +12,7 @@ use crate::id::{Kind, ObjectId};
 use crate::manifest::Manifest;
 use crate::map::{Checkpoint, ObjectRecord, PageRef, RootRef};
 use crate::segment;
-use crate::store::{Problem, Store};
+use crate::store::{Based, Problem, Store};
 
 /// What a verification has read and found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,6 +56,7 @@ pub fn verify(
     mut tell: impl FnMut(u64, u64) + Send,
 ) -> Result<Verified, ObjectsError> {
     let manifest = head::read(store)?;
+    let store = &Based::new(store, manifest.bases.clone());
     let findings = Mutex::new(Vec::new());
     let checkpoints = verify_maps(store, &manifest, &findings)?;
     // The last checkpoint knows all objects that it or an earlier state needs.

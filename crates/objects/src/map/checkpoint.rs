@@ -106,6 +106,11 @@ impl Checkpoint {
         Ok(Self { root, at: Some(at), pages: list, loaded: Mutex::new(pages) })
     }
 
+    /// Whether the lists have nodes in a map object.
+    pub(crate) fn has_nodes_in(&self, id: ObjectId) -> bool {
+        self.root.has_nodes_in(id)
+    }
+
     /// Reads the list of objects.
     pub(crate) fn read_objects(
         &self,
@@ -157,7 +162,7 @@ impl Checkpoint {
 pub(crate) struct NewCheckpoint {
     /// The map object.
     content: Vec<u8>,
-    id: ObjectId,
+    pub(crate) id: ObjectId,
     pages: Vec<PageRef>,
     /// All objects, the new one, too.
     pub(crate) objects: Vec<ObjectRecord>,
@@ -208,7 +213,7 @@ impl NewCheckpoint {
             object.live_bytes = live[&object.id];
             // The nodes of the lists are looked at one checkpoint later: which objects die is in
             // those that this one writes.
-            let has_nodes = object.kind == Kind::Map && before.root.has_nodes_in(object.id);
+            let has_nodes = object.kind == Kind::Map && before.has_nodes_in(object.id);
             if object.live_bytes == 0 && object.died.is_none() && !has_nodes {
                 object.died = Some(number);
             }

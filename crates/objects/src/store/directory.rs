@@ -46,7 +46,16 @@ impl Directory {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.root.join(name)
+        let mut path = self.root.clone();
+        for part in name.split('/') {
+            // By the names alone: what a URL of the other place would lead to.
+            if part == ".." {
+                path.pop();
+            } else {
+                path.push(part);
+            }
+        }
+        path
     }
 
     fn failed(&self, name: &str, error: io::Error) -> StoreError {

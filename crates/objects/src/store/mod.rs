@@ -2,6 +2,7 @@
 
 #[cfg(feature = "remote")]
 mod aws_files;
+mod based;
 mod counting;
 mod directory;
 mod error;
@@ -21,6 +22,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+pub(crate) use based::Based;
 pub use counting::{Counting, Requests, requests_of_this_process};
 pub use directory::Directory;
 pub use error::{Problem, StoreError};
@@ -54,7 +56,7 @@ pub struct Listed {
 }
 
 /// Objects with names, below one prefix of a bucket or in one directory. Names consist of parts,
-/// which slashes separate.
+/// which slashes separate. Those that begin with parts `..` lie beside the prefix.
 ///
 /// # Invariants
 /// - An object is there completely, or not at all.

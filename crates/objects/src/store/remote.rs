@@ -61,7 +61,17 @@ impl Remote {
     }
 
     fn path(&self, name: &str) -> Path {
-        name.split('/').fold(self.prefix.clone(), Path::join)
+        let mut path = self.prefix.clone();
+        for part in name.split('/') {
+            path = match part {
+                ".." => {
+                    let parts: Vec<_> = path.parts().collect();
+                    parts[..parts.len().saturating_sub(1)].iter().cloned().collect()
+                }
+                part => path.join(part),
+            };
+        }
+        path
     }
 
     /// Makes a request. If the store refuses the keys, reads them again, and makes it once more.

@@ -33,9 +33,10 @@ use crate::error::ObjectsError;
 use crate::flush::{Flush, MOST_CONTENT_BYTES};
 use crate::garbage;
 use crate::head::{Stored, read_manifest};
+use crate::hold;
 use crate::id::{Kind, ObjectId};
 use crate::manifest::{Manifest, TailSegment};
-use crate::map::{NewCheckpoint, ObjectRecord, Place, Recent};
+use crate::map::{Checkpoint, NewCheckpoint, ObjectRecord, Place, Recent};
 use crate::patience::Patience;
 use crate::pool::Pool;
 use crate::segment::{Closed, OpenSegment};
@@ -44,6 +45,7 @@ use crate::store::Store;
 
 mod commit;
 mod open;
+mod roll_back;
 mod shared;
 
 pub(crate) use commit::Commit;
@@ -353,28 +355,41 @@ impl Writer {
     fn write_checkpoint(
         &self,
         commit: &mut Commit,
-        mut manifest: Manifest,
+        manifest: Manifest,
         state: State,
     ) -> Result<(), ObjectsError> {
         let content = &self.shared.content;
         let id = self.open.lock().new_id();
         let before = Arc::clone(&*content.checkpoint.read());
         let tail = manifest.tail.clone();
-        let added = tail.iter().map(|segment| ObjectRecord {
-            kind: segment.id.kind(),
-            id: segment.id,
-            len_bytes: segment.len_bytes,
-            born: segment.born,
-            live_bytes: 0,
-            died: None,
-            doomed: None,
-        });
         let old = Arc::clone(&commit.objects);
-        let (changes, added) = (changes(&tail), added.collect::<Vec<_>>());
-        let mut new = self.shared.patiently(|| {
+        let changes = changes(&tail);
+        let added: Vec<_> = tail.iter().map(TailSegment::record).collect();
+        let new = self.shared.patiently(|| {
             let objects = old.iter().chain(&added).copied().collect();
             NewCheckpoint::after(&before, self.store(), &changes, objects, id, state.number)
         })?;
+        self.install(commit, manifest, new, &before, &old, state)?;
+        if !tail.is_empty() {
+            let _no_writer = self.open.lock();
+            content.recent.forget(&tail.iter().map(|segment| segment.id).collect());
+        }
+        self.delete_expired_later(&old, &commit.manifest, state.time);
+        self.rewrite_later();
+        Ok(())
+    }
+
+    /// Makes a checkpoint the device's, with the state `state`. It was made from the checkpoint
+    /// `before`, whose list of objects is `old`.
+    fn install(
+        &self,
+        commit: &mut Commit,
+        mut manifest: Manifest,
+        mut new: NewCheckpoint,
+        before: &Checkpoint,
+        old: &[ObjectRecord],
+        state: State,
+    ) -> Result<(), ObjectsError> {
         manifest.begin_era(state);
         manifest.thin_out(state.time);
         let deleted = std::mem::take(&mut *self.deleted.lock());
@@ -383,18 +398,13 @@ impl Writer {
             *since = (*since).min(state.time);
         }
         garbage::doom(&mut new.objects, &manifest, state.time);
-        let (map, checkpoint, objects) = new.finish(&before, &old);
+        let name = Kind::Map.name(new.id);
+        let (map, checkpoint, objects) = new.finish(before, old);
         manifest.root = checkpoint.at;
-        self.shared.create(&Kind::Map.name(id), &map.into())?;
+        self.shared.create(&name, &map.into())?;
         self.shared.replace(commit, manifest)?;
         commit.note_checkpoint(state, objects);
-        *content.checkpoint.write() = Arc::new(checkpoint);
-        if !tail.is_empty() {
-            let _no_writer = self.open.lock();
-            content.recent.forget(&tail.iter().map(|segment| segment.id).collect());
-        }
-        self.delete_expired_later(&old, &commit.manifest, state.time);
-        self.rewrite_later();
+        *self.shared.content.checkpoint.write() = Arc::new(checkpoint);
         Ok(())
     }
 
@@ -407,16 +417,17 @@ impl Writer {
         let (commit, clock) = (Arc::clone(&self.commit), self.clock);
         let segment_bytes = self.segment_bytes as u64;
         self.rewriting.run(move || {
-            let (settled, objects) = {
+            let (settled, manifest, objects) = {
                 let mut commit = commit.lock();
                 if commit.has_adopted() {
                     // The same objects look light until the next checkpoint.
                     return;
                 }
-                (commit.settled(clock.now()), Arc::clone(&commit.objects))
+                let settled = commit.settled(clock.now());
+                (settled, commit.manifest.clone(), Arc::clone(&commit.objects))
             };
             let checkpoint = Arc::clone(&*shared.content.checkpoint.read());
-            for group in compact::worthwhile(&objects, segment_bytes, settled) {
+            for group in compact::worthwhile(&objects, &manifest, segment_bytes, settled) {
                 let rewritten =
                     compact::rewrite(&shared.content, &checkpoint, &open, &commit, &group);
                 if let Err(error) = rewritten {
@@ -435,7 +446,7 @@ impl Writer {
     ) -> Result<u64, ObjectsError> {
         let content = &self.shared.content;
         let checkpoint = Arc::clone(&*content.checkpoint.read());
-        let groups = compact::all(&self.objects(), self.segment_bytes as u64);
+        let groups = compact::all(&self.objects(), &self.manifest(), self.segment_bytes as u64);
         let all = groups.iter().map(|group| group.len() as u64).sum();
         let mut rewritten = 0;
         for group in groups {
@@ -457,15 +468,22 @@ impl Writer {
     /// Deletes in the background what the checkpoint before called doomed, which had the objects
     /// `before`, if its time is over.
     fn delete_expired_later(&self, before: &[ObjectRecord], manifest: &Manifest, now: u64) {
-        for doomed in expired(before, manifest, now) {
-            let (store, deleted) = (Arc::clone(&self.shared.content.store), self.deleted.clone());
-            self.pool.run(move || match store.delete(&doomed.kind.name(doomed.id)) {
-                Ok(()) => {
-                    deleted.lock().insert(doomed.id);
-                }
-                Err(error) => tracing::warn!("{error}; it stays, and is deleted later"),
-            });
+        let expired = expired(before, manifest, now);
+        if expired.is_empty() {
+            return;
         }
+        let (store, deleted) = (Arc::clone(&self.shared.content.store), self.deleted.clone());
+        self.pool.run(move || {
+            let delete = |object: &ObjectRecord| Ok(store.delete(&object.kind.name(object.id))?);
+            let is_deleted = hold::not_held(&*store, expired).and_then(|expired| {
+                each(&expired, delete, |object| {
+                    deleted.lock().insert(object.id);
+                })
+            });
+            if let Err(error) = is_deleted {
+                tracing::warn!("{error}; what no state needs stays, and is deleted later");
+            }
+        });
     }
 
     /// Deletes what the checkpoint in the store calls doomed, if its time is over. Returns their
@@ -479,6 +497,7 @@ impl Writer {
         let deleted = self.deleted.lock();
         expired.retain(|doomed| !deleted.contains(&doomed.id));
         drop((deleted, commit));
+        let expired = hold::not_held(self.store(), expired)?;
         let (store, all) = (self.store(), expired.len() as u64);
         let mut done = 0;
         each(

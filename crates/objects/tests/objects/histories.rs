@@ -209,6 +209,33 @@ impl History {
         }
     }
 
+    /// A writer makes an earlier state the newest again, and ends.
+    fn roll_back(&mut self) {
+        let at = self.rng.random_range(0..self.writers.len());
+        if self.writers[at].is_fenced {
+            return;
+        }
+        let writer = self.writers.swap_remove(at);
+        let store: Arc<dyn Store> = Arc::clone(&self.store) as _;
+        let states = info(&*store).unwrap().states;
+        let state = states[self.rng.random_range(0..states.len())];
+        let (options, name) = (self.options(), StateName::Number(state.number));
+        let device = ObjectDevice::open_read_only(store, Some(&name), &options).unwrap();
+        let image = read(&device).unwrap();
+        // What was written is flushed first.
+        self.possible.push(writer.now.clone());
+        match writer.device.roll_back(&name) {
+            Ok(state) => {
+                self.possible = vec![image.clone()];
+                self.states.insert(state.number, image.clone());
+            }
+            // The flush before may have forgotten the state.
+            Err(ObjectsError::NoSuchState { .. }) => {}
+            Err(error) => assert!(writer.network.may_fail(), "{error}"),
+        }
+        self.end(Writer { now: image, ..writer });
+    }
+
     fn step(&mut self) {
         if self.rng.random_bool(if self.writers.is_empty() { 0.4 } else { 0.01 }) {
             return self.pass_time();
@@ -221,6 +248,9 @@ impl History {
         }
         if self.writers.is_empty() || self.rng.random_bool(0.03) {
             return self.open();
+        }
+        if self.rng.random_bool(0.02) {
+            return self.roll_back();
         }
         let at = self.rng.random_range(0..self.writers.len());
         if self.rng.random_bool(0.03) {

@@ -1,6 +1,7 @@
 //! Devices and streams on stores that misbehave as networks, servers and other writers do.
 
 mod cache;
+mod clones;
 mod damage;
 mod histories;
 mod lost_replies;

@@ -1,0 +1,122 @@
+//! Holds: who needs a state that its device may keep no longer.
+//!
+//! ```text
+//!   holds/UUID      magic 8, version, the state, the way to the clone; checksum 4
+//! ```
+//! The UUID is that of the clone.
+//!
+//! # Invariants
+//! - No object is deleted that a held state needs. A writer reads the holds after the store has the
+//!   manifest that calls an object doomed. A clone begins with its hold, and then looks whether the
+//!   state is kept: if it is, the writer will see the hold.
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::codec::{Decoder, Encoder, Malformed};
+use crate::each::each;
+use crate::error::ObjectsError;
+use crate::fetch::understood;
+use crate::manifest::{self, Manifest};
+use crate::map::ObjectRecord;
+use crate::store::{Problem, Store, StoreError, Versioned};
+
+const FOLDER: &str = "holds";
+const MAGIC: &[u8; 8] = b"LarderOH";
+const VERSION: u64 = 1;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hold {
+    /// Of the clone.
+    pub(crate) uuid: [u8; 16],
+    pub(crate) state: u64,
+    /// The way to the clone.
+    pub(crate) path: String,
+}
+
+impl Hold {
+    pub(crate) fn name(&self) -> String {
+        format!("{FOLDER}/{}", uuid::Uuid::from_bytes(self.uuid))
+    }
+
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut to = Encoder::default();
+        to.raw(MAGIC);
+        to.number(VERSION);
+        to.raw(&self.uuid);
+        to.number(self.state);
+        to.text(&self.path);
+        to.sealed().into()
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        if !bytes.starts_with(MAGIC) {
+            return Err(Malformed("it is no hold of larder"));
+        }
+        let mut from = Decoder::unsealed(bytes)?;
+        from.raw(MAGIC.len())?;
+        if from.number()? != VERSION {
+            return Err(Malformed("a newer version of larder wrote it"));
+        }
+        let hold = Self { uuid: from.array()?, state: from.number()?, path: from.text()? };
+        from.end()?;
+        Ok(hold)
+    }
+
+    /// Whether the state needs an object.
+    fn needs(&self, object: &ObjectRecord) -> bool {
+        object.born <= self.state && object.died.is_none_or(|died| self.state < died)
+    }
+}
+
+/// The holds in a store.
+pub(crate) fn read(store: &dyn Store) -> Result<Vec<Hold>, ObjectsError> {
+    let found = Mutex::new(Vec::new());
+    each(
+        &store.list(FOLDER)?,
+        |listed| {
+            let get = || Ok(store.get_versioned(&listed.name)?);
+            let decode = |found: &Versioned| Hold::decode(&found.content);
+            match understood(store, &listed.name, get, decode) {
+                Ok(hold) => found.lock().push(hold),
+                Err(ObjectsError::Store(StoreError { problem: Problem::NotFound, .. })) => {}
+                Err(error) => return Err(error),
+            }
+            Ok(())
+        },
+        |_| (),
+    )?;
+    let mut found = found.into_inner();
+    found.sort_unstable_by_key(|hold: &Hold| (hold.state, hold.uuid));
+    Ok(found)
+}
+
+/// Those of `doomed` that no held state needs: they may be deleted. The store has the manifest that
+/// calls them doomed.
+pub(crate) fn not_held(
+    store: &dyn Store,
+    mut doomed: Vec<ObjectRecord>,
+) -> Result<Vec<ObjectRecord>, ObjectsError> {
+    if !doomed.is_empty() {
+        let holds = read(store)?;
+        doomed.retain(|object| !holds.iter().any(|hold| hold.needs(object)));
+    }
+    Ok(doomed)
+}
+
+/// The holds of clones that are not where they were made.
+pub(crate) fn of_missing(store: &dyn Store) -> Result<Vec<Hold>, ObjectsError> {
+    let mut missing = Vec::new();
+    for hold in read(store)? {
+        let name = format!("{}/{}", hold.path, manifest::NAME);
+        let is_there = match store.get_versioned(&name) {
+            Ok(found) => Manifest::decode(&found.content).is_ok_and(|it| it.uuid == hold.uuid),
+            Err(error) if error.problem == Problem::NotFound => false,
+            Err(error) => return Err(error.into()),
+        };
+        if !is_there {
+            missing.push(hold);
+        }
+    }
+    Ok(missing)
+}
