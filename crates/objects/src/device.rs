@@ -156,8 +156,8 @@ pub struct Info {
     pub maps: (u64, u64, u64),
     /// Objects that wait to be deleted.
     pub doomed: u64,
-    /// Where this was cloned from, if it was, and the last epoch of that.
-    pub origin: Option<(String, u32)>,
+    /// The way to where this was cloned from, if it was.
+    pub origin: Option<String>,
     /// The clones of states of this: the way to each, and the state's number.
     pub clones: Vec<(String, u64)>,
 }
@@ -571,7 +571,7 @@ pub fn info(store: &dyn Store) -> Result<Info, ObjectsError> {
         states: manifest.states().collect(),
         segments,
         maps: of_maps(true),
-        origin: manifest.bases.last().map(|base| (base.path.clone(), base.last_epoch)),
+        origin: manifest.bases.last().map(|base| base.path.clone()),
         clones,
         doomed: all.iter().filter(|object| object.doomed.is_some()).count() as u64,
     })

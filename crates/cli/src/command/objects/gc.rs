@@ -1,6 +1,6 @@
 //! `larder objects gc`.
 
-use std::io::Write;
+use std::io::{Write, stderr};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -16,8 +16,8 @@ use crate::progress::Progress;
 
 /// Delete objects that no kept state needs
 ///
-/// A mount does that too, whenever something is due. This also finds objects that a crash left behind, and
-/// rewrites segments of which little is needed. Readers may still use what no state needs any more,
+/// A mount does that too, whenever something is due. This also finds objects that a crash left behind,
+/// and rewrites small objects, and those of which little is needed, as few large ones. Readers may still use what no state needs any more,
 /// so it stays for a time.
 ///
 /// Examples:
@@ -33,6 +33,10 @@ pub struct Gc {
     /// From now on, delete objects so long after the last state that needs them has gone (1h)
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     delete_after: Option<u64>,
+    /// Keep nothing any more for clones that are not where they were made. They are lost if they have
+    /// only been moved
+    #[arg(long)]
+    forget_missing_clones: bool,
     /// Take over from a mount that writes, on this machine or another: it can write no more
     #[arg(long)]
     take_over: bool,
@@ -58,6 +62,11 @@ impl Gc {
             let policy = self.keep.unwrap_or(before.policy);
             device.set_policy(policy, self.delete_after.unwrap_or(before.delete_after))?;
         }
+        if self.forget_missing_clones {
+            for (way, state) in device.forget_missing_clones()? {
+                writeln!(stderr(), "{way}: not there; state {state} is kept no longer for it")?;
+            }
+        }
         let mut progress = Progress::of_objects();
         let collected = device.collect_garbage(|done, total| progress.set_of(done, total))?;
         drop(progress);
@@ -71,7 +80,7 @@ impl Gc {
         } else {
             writeln!(
                 stdout(),
-                "{} sparse segments were rewritten; {} objects were deleted; {} wait until readers \
+                "{} light objects were rewritten; {} objects were deleted; {} wait until readers \
                  have gone",
                 object.rewritten,
                 object.deleted,

@@ -49,11 +49,21 @@ struct Object {
     maps_size: u64,
     maps_live: u64,
     doomed: u64,
+    origin: Option<String>,
+    clones: Vec<Clone>,
+}
+
+/// A clone, and the state that it began with.
+#[derive(Serialize)]
+struct Clone {
+    path: String,
+    state: u64,
 }
 
 impl Info {
     pub fn run(self, global: &Global) -> Outcome {
         let info = larder_objects::info(&*store(&self.address)?)?;
+        let clones = info.clones.into_iter();
         let object = Object {
             size: info.len_bytes,
             state: info.state.number,
@@ -71,6 +81,8 @@ impl Info {
             maps_size: info.maps.1,
             maps_live: info.maps.2,
             doomed: info.doomed,
+            origin: info.origin,
+            clones: clones.map(|(path, state)| Clone { path, state }).collect(),
         };
         if global.is_json() {
             write_json(&mut stdout(), "objects-info", &object)?;
@@ -93,6 +105,13 @@ impl Info {
             |count, bytes, live| format!("{count}, {} of which {} live", size(bytes), size(live));
         line("Segments:", objects(object.segments, object.segments_size, object.segments_live))?;
         line("Maps:", objects(object.maps, object.maps_size, object.maps_live))?;
-        line("To be deleted:", format!("{}, after {} s", object.doomed, object.delete_after))
+        line("To be deleted:", format!("{}, after {} s", object.doomed, object.delete_after))?;
+        if let Some(origin) = &object.origin {
+            line("Clone of:", origin.clone())?;
+        }
+        for Clone { path, state } in &object.clones {
+            line("Clone:", format!("{path}, of state {state}"))?;
+        }
+        Ok(())
     }
 }

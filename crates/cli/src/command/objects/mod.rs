@@ -1,8 +1,10 @@
 //! `larder objects`: file systems on object storage, below the file system.
 
+mod clone;
 mod gc;
 mod info;
 mod requests;
+mod rollback;
 mod states;
 mod verify;
 
@@ -40,8 +42,10 @@ const DELETE_AFTER: u64 = 60 * 60;
 #[derive(Debug, Subcommand)]
 #[command(verbatim_doc_comment)]
 pub enum Objects {
+    Clone(clone::Clone),
     Gc(gc::Gc),
     Info(info::Info),
+    Rollback(rollback::Rollback),
     States(states::States),
     Verify(verify::Verify),
 }
@@ -49,8 +53,10 @@ pub enum Objects {
 impl Objects {
     pub fn run(self, global: &Global) -> Outcome {
         match self {
+            Self::Clone(command) => command.run(),
             Self::Gc(command) => command.run(global),
             Self::Info(command) => command.run(global),
+            Self::Rollback(command) => command.run(),
             Self::States(command) => command.run(global),
             Self::Verify(command) => command.run(),
         }

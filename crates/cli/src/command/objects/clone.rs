@@ -1,0 +1,56 @@
+//! `larder objects clone`.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Args;
+use larder_objects::{Address, Beside};
+
+use super::{local, parse_address, parse_address_with_state, store};
+use crate::command::Outcome;
+use crate::output::stdout;
+
+/// Make a writable copy of a file system that shares its objects
+///
+/// It takes a moment and hardly any space, however large the file system is: only what changes later,
+/// on either side, takes space. Both must be in the same bucket, or directories of this machine, and
+/// stay where they are. The file system may be in use: the copy begins with its last state, or with
+/// the kept one that @STATE names. What the copy needs is kept as long as the copy is there.
+///
+/// Examples:
+///   larder objects clone s3://bucket/photos s3://bucket/try
+///   larder objects clone s3://bucket/photos@yesterday s3://bucket/rescued
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Clone {
+    /// The file system, perhaps as it was: URL@STATE
+    #[arg(value_name = "URL", value_parser = parse_address_with_state)]
+    origin: Address,
+    /// Where the copy will be. Nothing may be there
+    #[arg(value_name = "NEW-URL", value_parser = parse_address)]
+    clone: Address,
+}
+
+impl Clone {
+    pub fn run(self) -> Outcome {
+        let Self { origin, clone } = &self;
+        let (origin_store, clone_store) = (store(origin)?, store(clone)?);
+        let (from, to) = (origin_store.name(), clone_store.name());
+        let (Some(to_clone), Some(to_origin)) = (clone.way_from(origin), origin.way_from(clone))
+        else {
+            bail!(
+                "{to}: a clone shares the objects of {from}, so both must be in the same bucket, and \
+                 neither inside the other; 'larder export' and 'larder import' copy to another one"
+            );
+        };
+        let state = larder_objects::clone(
+            Beside { store: &*origin_store, way: &to_origin },
+            Beside { store: &*clone_store, way: &to_clone },
+            origin.state.as_ref(),
+        )?;
+        let time = local(state.time);
+        writeln!(stdout(), "{to}: a clone of {from}, state {} of {time}", state.number)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
