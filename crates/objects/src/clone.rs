@@ -14,7 +14,7 @@ use crate::manifest::{self, Base, Manifest, Mark};
 use crate::past::Past;
 use crate::probe;
 use crate::states::State;
-use crate::store::{Based, Problem, Store};
+use crate::store::{Based, Store};
 
 /// A place, and the way there from the other one: `../photos`.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +83,7 @@ fn finish(
     writer.is_done = true;
     let new = Manifest {
         uuid,
+        number: 0,
         bases: further.chain([own]).collect(),
         epoch,
         next_flush: first_flush(epoch),
@@ -95,12 +96,7 @@ fn finish(
         policy: manifest.policy,
         delete_after: manifest.delete_after,
     };
-    match clone.store.create(manifest::NAME, new.encode().into()) {
-        Err(error) if error.problem == Problem::Condition => {
-            Err(ObjectsError::Exists { store: clone.store.name().to_owned() })
-        }
-        result => Ok(result?),
-    }
+    head::create(clone.store, &new)
 }
 
 /// The way `next` from the place to which `way` leads.

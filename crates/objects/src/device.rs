@@ -180,6 +180,7 @@ impl ObjectDevice {
         let state = State { number: 0, time: now };
         let manifest = Manifest {
             uuid: uuid::Uuid::new_v4().into_bytes(),
+            number: 0,
             len_bytes,
             bases: Vec::new(),
             epoch: 0,
@@ -192,13 +193,7 @@ impl ObjectDevice {
             tail: Vec::new(),
             marks: vec![Mark { state, segments: 0 }],
         };
-        let encoded = bytes::Bytes::from(manifest.encode());
-        match store.create(manifest::NAME, encoded) {
-            Err(error) if error.problem == Problem::Condition => {
-                Err(ObjectsError::Exists { store: store.name().to_owned() })
-            }
-            result => Ok(result?),
-        }
+        head::create(store, &manifest)
     }
 
     /// Opens a device for reading, at its last state or at the kept one that `state` names.
@@ -544,7 +539,15 @@ pub fn info(store: &dyn Store) -> Result<Info, ObjectsError> {
     let manifest = head::read(store)?;
     let store = &Based::new(store, manifest.bases.clone());
     let all = Checkpoint::load(store, manifest.root)?.read_objects(store)?;
-    let clones = hold::read(store)?.into_iter().map(|hold| (hold.path, hold.state)).collect();
+    let holds = match hold::read(store) {
+        // A web server has no lists, and keys may not be for them.
+        Err(ObjectsError::Store(StoreError {
+            problem: Problem::Unsupported | Problem::Denied,
+            ..
+        })) => Vec::new(),
+        result => result?,
+    };
+    let clones = holds.into_iter().map(|hold| (hold.path, hold.state)).collect();
     let of_maps = |is_map| {
         let is_wanted = move |object: &&ObjectRecord| {
             (object.kind == Kind::Map) == is_map && object.doomed.is_none()
@@ -615,6 +618,7 @@ fn take_over(
         manifest.epoch = manifest.epoch.checked_add(1).ok_or_else(|| {
             ObjectsError::damaged(store, manifest::NAME, &"it was opened too often")
         })?;
+        manifest.number += 1;
         manifest.next_flush = first_flush(manifest.epoch);
         manifest.writer = writer.clone();
         match stored.replaced(store, &manifest) {

@@ -27,6 +27,13 @@ pub enum ObjectsError {
         store: String,
     },
 
+    /// There is nothing to rebuild.
+    #[error("{store}: its manifest is as it was written, and needs no rebuilding")]
+    Sound {
+        /// The store's name.
+        store: String,
+    },
+
     /// An object does not hold what it must.
     #[error("{object}: {why}")]
     Damaged {
@@ -230,9 +237,10 @@ impl ObjectsError {
             | Self::Failed { .. }
             | Self::OnlyForReading { .. }
             | Self::Unconditional { .. } => io::ErrorKind::ReadOnlyFilesystem,
-            Self::Address { .. } | Self::Ambiguous { .. } | Self::Setting { .. } => {
-                io::ErrorKind::InvalidInput
-            }
+            Self::Address { .. }
+            | Self::Ambiguous { .. }
+            | Self::Setting { .. }
+            | Self::Sound { .. } => io::ErrorKind::InvalidInput,
             Self::Damaged { .. } => io::ErrorKind::InvalidData,
         }
     }

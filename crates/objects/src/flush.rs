@@ -115,10 +115,17 @@ impl Next {
 }
 
 impl Next {
+    /// Reads the object `id`, whoever wrote it, and its writer.
+    pub(crate) fn read_any(
+        store: &dyn Store,
+        id: ObjectId,
+    ) -> Result<(Self, [u8; 16]), ObjectsError> {
+        fetch(store, &id.name(), 0..MOST_BYTES, |bytes| Self::decode(bytes, id))
+    }
+
     /// Whether the object `id`, which a list named, is the end of an epoch.
     pub(crate) fn is_end(store: &dyn Store, id: ObjectId) -> Result<bool, ObjectsError> {
-        let read = fetch(store, &id.name(), 0..MOST_BYTES, |bytes| Self::decode(bytes, id));
-        match read {
+        match Self::read_any(store, id) {
             Ok((next, _)) => Ok(matches!(next, Self::End { .. })),
             // What nobody understands stops a writer as well.
             Err(ObjectsError::Damaged { .. }) => Ok(true),

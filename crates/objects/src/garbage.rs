@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 
 use crate::content::Content;
+use crate::copies;
 use crate::each::delete;
 use crate::error::ObjectsError;
 use crate::flush::Next;
@@ -80,6 +81,7 @@ pub(crate) fn collect(
             }
         }
     }
+    copies::delete_old(store, manifest.number)?;
     let (before, left_over) = (rewritten, left.len() as u64);
     delete(store, &left, |deleted| tell(before + deleted, before + left_over))?;
     let before = before + left_over;

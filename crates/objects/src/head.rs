@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use crate::copies;
 use crate::each::each;
 use crate::error::ObjectsError;
 use crate::fetch::understood;
@@ -26,10 +27,12 @@ const MOST_LOOKS: u32 = 20;
 pub(crate) struct Stored {
     pub(crate) content: Bytes,
     pub(crate) version: Version,
+    /// Whether the store has a copy of it, as far as this writer knows.
+    pub(crate) is_copied: bool,
 }
 
 impl Stored {
-    /// Writes `manifest` in its place.
+    /// Writes `manifest`, which has the next number, in its place, and keeps a copy.
     pub(crate) fn replaced(
         &self,
         store: &dyn Store,
@@ -38,13 +41,29 @@ impl Stored {
         let content = Bytes::from(manifest.encode());
         let version =
             store.replace(manifest::NAME, content.clone(), &self.version, &self.content)?;
-        Ok(Self { content, version })
+        let is_copied = copies::keep(store, manifest, &content);
+        Ok(Self { content, version, is_copied })
     }
 }
 
 impl From<Versioned> for Stored {
     fn from(found: Versioned) -> Self {
-        Self { content: found.content, version: found.version }
+        Self { content: found.content, version: found.version, is_copied: false }
+    }
+}
+
+/// Writes a device's first manifest.
+pub(crate) fn create(store: &dyn Store, manifest: &Manifest) -> Result<(), ObjectsError> {
+    let content = Bytes::from(manifest.encode());
+    match store.create(manifest::NAME, content.clone()) {
+        Err(error) if error.problem == Problem::Condition => {
+            Err(ObjectsError::Exists { store: store.name().to_owned() })
+        }
+        result => {
+            result?;
+            copies::keep(store, manifest, &content);
+            Ok(())
+        }
     }
 }
 
@@ -65,8 +84,17 @@ pub(crate) fn read_manifest(store: &dyn Store) -> Result<(Manifest, Stored), Obj
 ///
 /// A writer that goes on meanwhile may delete flushes after a newer manifest has what they say. So
 /// the flushes that are there continue the manifest only if it is still the same after the look.
+///
+/// If the manifest is damaged, its copy and the flushes after it say the same.
 pub(crate) fn read(store: &dyn Store) -> Result<Manifest, ObjectsError> {
-    let (mut manifest, mut stored) = read_manifest(store)?;
+    let (mut manifest, mut stored) = match read_manifest(store) {
+        Err(error @ ObjectsError::Damaged { .. }) => {
+            let Ok(Some(manifest)) = copies::newest(store) else { return Err(error) };
+            tracing::warn!("{error}; a copy of it is read; 'larder objects rebuild' mends it");
+            return newest_after(store, manifest);
+        }
+        result => result?,
+    };
     for _ in 0..MOST_LOOKS {
         if manifest.writer.is_done {
             break;
@@ -79,6 +107,16 @@ pub(crate) fn read(store: &dyn Store) -> Result<Manifest, ObjectsError> {
         }
         (manifest, stored) = (next, found);
     }
+    Ok(manifest)
+}
+
+/// What a copy of a manifest and the flushes after it say. The writer may have been followed by
+/// others since the copy was made only if those have made no flush.
+pub(crate) fn newest_after(
+    store: &dyn Store,
+    mut manifest: Manifest,
+) -> Result<Manifest, ObjectsError> {
+    follow(store, &mut manifest)?.check(store)?;
     Ok(manifest)
 }
 

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //!   manifest                    a state, the writer, the kept states: conditionally replaced
+//!   copies/NUMBER               copies of the last manifests, which only a rebuilding needs
 //!   flushes/EPOCH-NUMBER        the next state, and a little content: created on condition
 //!   maps/EPOCH-NUMBER           pages of the map from device to segments, and their root
 //!   segments/EPOCH-NUMBER       content, in the order in which it was written
@@ -52,6 +53,7 @@ mod clone;
 mod codec;
 mod compact;
 mod content;
+mod copies;
 mod device;
 mod each;
 mod error;
@@ -68,6 +70,7 @@ mod patience;
 mod pool;
 mod probe;
 mod quantity;
+mod rebuild;
 mod segment;
 mod settings;
 mod states;
@@ -84,6 +87,7 @@ pub use device::{Info, ObjectDevice, Options, info};
 pub use error::ObjectsError;
 pub use garbage::Collected;
 pub use quantity::{parse_seconds, parse_size};
+pub use rebuild::rebuild;
 pub use settings::{Cached, Settings};
 pub use states::{Policy, State};
 #[cfg(feature = "remote")]

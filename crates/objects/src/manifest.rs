@@ -117,6 +117,8 @@ pub(crate) struct Era {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
     pub(crate) uuid: [u8; 16],
+    /// Each manifest of a device has the next number.
+    pub(crate) number: u64,
     pub(crate) len_bytes: u64,
     /// In the order of their epochs.
     pub(crate) bases: Vec<Base>,
@@ -207,6 +209,7 @@ impl Manifest {
         to.raw(MAGIC);
         to.number(VERSION);
         to.raw(&self.uuid);
+        to.number(self.number);
         to.number(self.len_bytes);
         to.list(&self.bases, |to, base| {
             to.number(u64::from(base.last_epoch));
@@ -252,6 +255,7 @@ impl Manifest {
             _ => return Err(Malformed("a newer version of larder wrote it")),
         }
         let uuid = from.array()?;
+        let number = from.number()?;
         let len_bytes = from.number()?;
         let bases = from.list(Base::decode)?;
         let epoch = from.small()?;
@@ -281,6 +285,7 @@ impl Manifest {
         }
         Ok(Self {
             uuid,
+            number,
             len_bytes,
             bases,
             epoch,
@@ -338,6 +343,7 @@ mod tests {
         let id = |number| ObjectId::new(2, number);
         Manifest {
             uuid: [7; 16],
+            number: 6,
             len_bytes: 1 << 40,
             bases: vec![Base { last_epoch: 1, path: "../photos".to_owned() }],
             epoch: 2,

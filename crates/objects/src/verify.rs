@@ -5,6 +5,7 @@ use std::fmt;
 
 use parking_lot::Mutex;
 
+use crate::copies;
 use crate::each::each;
 use crate::error::ObjectsError;
 use crate::head;
@@ -28,7 +29,8 @@ pub struct Verified {
 pub struct Finding {
     /// What is wrong, with the object's name.
     pub problem: String,
-    /// The first and the last kept state that need it, and how many there are.
+    /// The first and the last kept state that need it, and how many there are. None need a copy of
+    /// the manifest.
     pub states: Option<(u64, u64, usize)>,
 }
 
@@ -84,7 +86,11 @@ pub fn verify(
             tell(done, total);
         },
     )?;
-    Ok(Verified { bytes: total - wrong.into_inner(), findings: findings.into_inner() })
+    let mut findings = findings.into_inner();
+    for problem in copies::verify(store)? {
+        findings.push(Finding { problem, states: None });
+    }
+    Ok(Verified { bytes: total - wrong.into_inner(), findings })
 }
 
 /// A checkpoint, and the kept states that begin with it.

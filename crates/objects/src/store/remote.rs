@@ -196,6 +196,10 @@ impl Store for Remote {
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        if is_http(&self.url) {
+            let why = "a web server has no lists";
+            return Err(StoreError::new(Problem::Unsupported, &self.name, prefix, why));
+        }
         let below = self.path(prefix);
         let list =
             |store: &dyn ObjectStore| block_on(store.list(Some(&below)).try_collect::<Vec<_>>());

@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::copies;
 use crate::head::Stored;
 use crate::id::ObjectId;
 use crate::manifest::Manifest;
 use crate::map::{Delta, ObjectRecord};
 use crate::states::State;
+use crate::store::Store;
 
 /// A manifest that would name more segments becomes a checkpoint.
 const MOST_TAIL: usize = 512;
@@ -90,6 +92,15 @@ impl Commit {
             self.checkpoints.pop_front();
         }
         self.checkpoints.front().map_or(0, |state| state.number)
+    }
+
+    /// Makes sure that there is a copy of the manifest in the store. Returns whether there is.
+    pub(super) fn is_copied(&mut self, store: &dyn Store) -> bool {
+        let Stored { content, is_copied, .. } = &mut self.stored;
+        if !*is_copied && let Ok(manifest) = Manifest::decode(content) {
+            *is_copied = copies::keep(store, &manifest, content);
+        }
+        *is_copied
     }
 
     /// Whether a segment was adopted since the checkpoint.

@@ -374,7 +374,7 @@ impl Writer {
             let _no_writer = self.open.lock();
             content.recent.forget(&tail.iter().map(|segment| segment.id).collect());
         }
-        self.delete_expired_later(&old, &commit.manifest, state.time);
+        self.delete_expired_later(&old, commit, state.time);
         self.rewrite_later();
         Ok(())
     }
@@ -467,9 +467,9 @@ impl Writer {
 
     /// Deletes in the background what the checkpoint before called doomed, which had the objects
     /// `before`, if its time is over.
-    fn delete_expired_later(&self, before: &[ObjectRecord], manifest: &Manifest, now: u64) {
-        let expired = expired(before, manifest, now);
-        if expired.is_empty() {
+    fn delete_expired_later(&self, before: &[ObjectRecord], commit: &mut Commit, now: u64) {
+        let expired = expired(before, &commit.manifest, now);
+        if expired.is_empty() || !commit.is_copied(self.store()) {
             return;
         }
         let (store, deleted) = (Arc::clone(&self.shared.content.store), self.deleted.clone());
@@ -492,11 +492,15 @@ impl Writer {
         &self,
         tell: &mut (dyn FnMut(u64, u64) + Send),
     ) -> Result<u64, ObjectsError> {
-        let commit = self.commit.lock();
+        let mut commit = self.commit.lock();
         let mut expired = expired(&commit.objects, &commit.manifest, self.clock.now());
         let deleted = self.deleted.lock();
         expired.retain(|doomed| !deleted.contains(&doomed.id));
-        drop((deleted, commit));
+        drop(deleted);
+        if expired.is_empty() || !commit.is_copied(self.store()) {
+            return Ok(0);
+        }
+        drop(commit);
         let expired = hold::not_held(self.store(), expired)?;
         let (store, all) = (self.store(), expired.len() as u64);
         let mut done = 0;

@@ -75,9 +75,10 @@ impl Shared {
     pub(super) fn replace(
         &self,
         commit: &mut Commit,
-        manifest: Manifest,
+        mut manifest: Manifest,
     ) -> Result<(), ObjectsError> {
         let store = &*self.content.store;
+        manifest.number += 1;
         let replaced = self.patiently(|| commit.stored.replaced(store, &manifest));
         let stored = replaced.map_err(|error| self.explained(error, None))?;
         commit.set_stored(manifest, stored);

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use larder_device::Device;
 use larder_objects::{
     Listed, ObjectDevice, ObjectsError, Options, Policy, StateName, Store, StoreError, Version,
-    Versioned, info,
+    Versioned, info, rebuild,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -327,6 +327,9 @@ impl History {
         let store: Arc<dyn Store> = Arc::clone(&self.store) as _;
         assert_sound(&*store);
         self.assert_states(&options);
+        if self.rng.random_bool(0.3) {
+            self.lose_the_manifest();
+        }
         let device = ObjectDevice::open_elsewhere(Arc::clone(&store), &options).unwrap();
         self.assert_possible(&read(&device).unwrap());
         device.collect_garbage(|_, _| ()).unwrap();
@@ -335,6 +338,26 @@ impl History {
         self.assert_states(&options);
         assert_sound(&*store);
         assert_nothing_is_left(&self.store, &options);
+    }
+
+    /// The manifest is damaged or lost, and rebuilt.
+    fn lose_the_manifest(&mut self) {
+        let found = self.store.get_versioned("manifest").unwrap();
+        let mut content = found.content.to_vec();
+        let at = self.rng.random_range(0..content.len());
+        content[at] ^= 1;
+        self.store.replace("manifest", content.into(), &found.version, &found.content).unwrap();
+        // Reading needs no rebuilding.
+        let store: Arc<dyn Store> = Arc::clone(&self.store) as _;
+        let device =
+            ObjectDevice::open_read_only(Arc::clone(&store), None, &self.options()).unwrap();
+        self.assert_possible(&read(&device).unwrap());
+        if self.rng.random_bool(0.5) {
+            self.store.delete("manifest").unwrap();
+        }
+        rebuild(&*store).unwrap();
+        assert_sound(&*store);
+        assert!(matches!(rebuild(&*store), Err(ObjectsError::Sound { .. })));
     }
 
     /// Every state that the device says it keeps is there.
@@ -369,7 +392,8 @@ fn assert_nothing_is_left(store: &Arc<MemoryStore>, options: &Options) {
     let stays = |name: &&String| {
         let content = store.get_versioned(name).unwrap().content;
         let is_end = content.windows(8).any(|part| part == b"process ");
-        name.starts_with("probe-") || (name.starts_with("flushes/") && is_end)
+        let is_of_nobody = name.starts_with("probe-") || name.starts_with("copies/");
+        is_of_nobody || (name.starts_with("flushes/") && is_end)
     };
     let there = store.names().len() - store.names().iter().filter(stays).count();
     assert!(

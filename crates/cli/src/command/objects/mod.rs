@@ -3,6 +3,7 @@
 mod clone;
 mod gc;
 mod info;
+mod rebuild;
 mod requests;
 mod rollback;
 mod states;
@@ -45,6 +46,7 @@ pub enum Objects {
     Clone(clone::Clone),
     Gc(gc::Gc),
     Info(info::Info),
+    Rebuild(rebuild::Rebuild),
     Rollback(rollback::Rollback),
     States(states::States),
     Verify(verify::Verify),
@@ -56,6 +58,7 @@ impl Objects {
             Self::Clone(command) => command.run(),
             Self::Gc(command) => command.run(global),
             Self::Info(command) => command.run(global),
+            Self::Rebuild(command) => command.run(),
             Self::Rollback(command) => command.run(),
             Self::States(command) => command.run(global),
             Self::Verify(command) => command.run(),

@@ -1,0 +1,35 @@
+//! `larder objects rebuild`.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Args;
+use larder_objects::{Address, rebuild};
+
+use super::{local, parse_address, store};
+use crate::command::Outcome;
+use crate::output::stdout;
+
+/// Write the manifest of a file system anew, after it was damaged or lost
+///
+/// The file system is then as its last flush left it. Whoever has it open for writing can write no more.
+/// Nothing else is changed; 'larder objects verify' shows whether more is damaged.
+///
+/// Example: larder objects rebuild s3://bucket/photos
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Rebuild {
+    /// Where the file system is
+    #[arg(value_name = "URL", value_parser = parse_address)]
+    address: Address,
+}
+
+impl Rebuild {
+    pub fn run(self) -> Outcome {
+        let store = store(&self.address)?;
+        let state = rebuild(&*store)?;
+        let (name, time) = (store.name(), local(state.time));
+        writeln!(stdout(), "{name}: there again, with state {} of {time}", state.number)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,96 @@
+//! Copies of the manifest, for the day on which it is damaged or lost.
+//!
+//! ```text
+//!   copies/NUMBER      the manifest with this number: the last few
+//! ```
+//!
+//! # Invariants
+//! - A copy is made after the store has its manifest: so a writer that another one has followed
+//!   makes none that says more than was ever true.
+//! - No object is deleted before there is a copy of a manifest that has what the object says. So the
+//!   newest copy and the flushes after it say all that the manifest and the flushes after it say.
+
+use bytes::Bytes;
+
+use crate::each::delete;
+use crate::error::ObjectsError;
+use crate::fetch::understood;
+use crate::manifest::Manifest;
+use crate::store::{Problem, Store};
+
+const FOLDER: &str = "copies";
+
+/// So many are kept.
+const MOST: u64 = 4;
+
+fn name(number: u64) -> String {
+    format!("{FOLDER}/{number:016x}")
+}
+
+fn number(name: &str) -> Option<u64> {
+    let (folder, number) = name.split_once('/')?;
+    (folder == FOLDER && number.len() == 16).then(|| u64::from_str_radix(number, 16).ok())?
+}
+
+/// Makes a copy of a manifest that the store has. Returns whether it is there: nothing but a
+/// rebuilding needs it, so that what goes wrong is only reported.
+pub(crate) fn keep(store: &dyn Store, manifest: &Manifest, content: &Bytes) -> bool {
+    if let Err(error) = store.create(&name(manifest.number), content.clone()) {
+        tracing::warn!("{error}; there is no copy of this manifest");
+        return false;
+    }
+    if let Some(old) = manifest.number.checked_sub(MOST)
+        && let Err(error) = store.delete(&name(old))
+    {
+        tracing::debug!("{error}; an old copy of the manifest stays");
+    }
+    true
+}
+
+/// The newest copy that is sound.
+pub(crate) fn newest(store: &dyn Store) -> Result<Option<Manifest>, ObjectsError> {
+    let listed = store.list(FOLDER)?;
+    let mut numbers: Vec<_> = listed.iter().filter_map(|listed| number(&listed.name)).collect();
+    numbers.sort_unstable();
+    for number in numbers.into_iter().rev() {
+        let found = store.get_versioned(&name(number))?;
+        match Manifest::decode(&found.content) {
+            Ok(manifest) if manifest.number == number => return Ok(Some(manifest)),
+            Ok(_) => tracing::warn!("{}/{}: it is another copy", store.name(), name(number)),
+            Err(why) => tracing::warn!("{}/{}: {why}", store.name(), name(number)),
+        }
+    }
+    Ok(None)
+}
+
+/// What is wrong with the copies that are there, one text for each.
+pub(crate) fn verify(store: &dyn Store) -> Result<Vec<String>, ObjectsError> {
+    let listed = match store.list(FOLDER) {
+        // A web server has no lists, and keys may not be for them.
+        Err(error) if matches!(error.problem, Problem::Unsupported | Problem::Denied) => Vec::new(),
+        result => result?,
+    };
+    let mut wrong = Vec::new();
+    for name in listed.into_iter().map(|listed| listed.name) {
+        let decoded = understood(
+            store,
+            &name,
+            || Ok(store.get_versioned(&name)?),
+            |found| Manifest::decode(&found.content).map(drop),
+        );
+        match decoded {
+            Err(error @ ObjectsError::Damaged { .. }) => wrong.push(error.to_string()),
+            // Its writer has deleted it.
+            Err(ObjectsError::Store(error)) if error.problem == Problem::NotFound => {}
+            result => result?,
+        }
+    }
+    Ok(wrong)
+}
+
+/// Deletes copies that writers which were interrupted have left.
+pub(crate) fn delete_old(store: &dyn Store, newest: u64) -> Result<(), ObjectsError> {
+    let is_old = |name: &String| number(name).is_some_and(|number| number + MOST <= newest);
+    let old: Vec<_> = store.list(FOLDER)?.into_iter().map(|it| it.name).filter(is_old).collect();
+    delete(store, &old, |_| ())
+}
