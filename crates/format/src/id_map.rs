@@ -65,6 +65,11 @@ impl IdMap {
         Ok(Self { ranges, squash })
     }
 
+    /// A map that has no id on either side.
+    pub fn of_nothing() -> Self {
+        Self { ranges: vec![IdRange { outer: 0, inner: 0, count: 0 }], squash: None }
+    }
+
     /// The id inside for one outside.
     pub fn inner(&self, outer: u32) -> u32 {
         self.mapped(outer).unwrap_or(outer)
@@ -103,6 +108,11 @@ pub struct OwnerMap {
 }
 
 impl OwnerMap {
+    /// Maps that have no id on either side.
+    pub fn of_nothing() -> Self {
+        Self { users: IdMap::of_nothing(), groups: IdMap::of_nothing() }
+    }
+
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -164,6 +174,10 @@ mod tests {
         let squash = IdMap::new(vec![range(5, 2000, 1)], Some(9)).unwrap();
         assert_eq!([5, 6].map(|id| squash.inner_if_any(id)), [Some(2000), Some(9)]);
         assert_eq!(IdMap::default().inner_if_any(6), Some(6));
+        let nothing = IdMap::of_nothing();
+        for map in [&nothing, &nothing.turned()] {
+            assert_eq!([0, 1, u32::MAX].map(|id| map.inner_if_any(id)), [None; 3]);
+        }
     }
 
     #[test]

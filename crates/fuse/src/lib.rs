@@ -25,7 +25,7 @@
 //! - The kernel checks permissions (`default_permissions`) and may cache what it was told for ever:
 //!   all changes pass through it, except subvolumes that an ioctl makes or deletes, and what a
 //!   client of the channel changes or receives. The server tells it of those.
-//! - Only `transport` has `unsafe`: for an ioctl, and for memory that comes from the kernel.
+//! - Only `transport` has `unsafe`: for system calls, and for memory that comes from the kernel.
 //! - A handler writes its reply where the transport sends it from. A request takes no memory
 //!   besides the thread's two buffers.
 //! - A handler that panics costs one request an `EIO`. The thread, or the entry of a ring, goes on.
@@ -40,7 +40,8 @@
 //!   that to a thread that serves nothing (`transport/soon.rs`). Over rings one entry of each queue
 //!   never does (`transport/io_uring/seasoned.rs`).
 //! - The ids of users and groups that a mount shows and those that are stored are of different
-//!   types; `server/owners.rs` alone turns one into the other.
+//!   types; `server/owners.rs` alone turns one into the other. Of a caller the kernel names them in few
+//!   requests (`server/ids.rs`).
 //! - `server/nodes.rs` says which numbers and generations nodes have; `server/pruning.rs`, when the
 //!   server asks the kernel to forget inodes; `server/open.rs`, what an open decides.
 //! - A request of a process that is being killed is answered at once, whatever the server waits for

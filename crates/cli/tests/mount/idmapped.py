@@ -1,7 +1,8 @@
 """Shows the mount at one directory in another one, with other ids: what the kernel itself does.
 
 Arguments: the directory, the other directory, and the maps of users and of groups, each like
-"stored shown count" as in /proc/PID/uid_map, with commas between lines.
+"stored shown count" as in /proc/PID/uid_map, with commas between lines. If the other directory is
+"", a program runs in the mount, which is in no place: the other arguments are its words.
 """
 
 import ctypes
@@ -24,7 +25,7 @@ def call(number, *arguments):
     return result
 
 
-source, target, users, groups = sys.argv[1:]
+source, target, users, groups, *words = sys.argv[1:]
 begun, ends = os.pipe(), os.pipe()
 child = os.fork()
 if child == 0:
@@ -42,6 +43,10 @@ namespace = os.open(f"/proc/{child}/ns/user", os.O_RDONLY)
 tree = call(OPEN_TREE, AT_FDCWD, source.encode(), OPEN_TREE_CLONE)
 attributes = struct.pack("QQQQ", MOUNT_ATTR_IDMAP, 0, 0, namespace)
 call(MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, attributes, len(attributes))
-call(MOVE_MOUNT, tree, b"", AT_FDCWD, target.encode(), MOVE_MOUNT_F_EMPTY_PATH)
 os.close(ends[1])
 os.waitpid(child, 0)
+if target:
+    call(MOVE_MOUNT, tree, b"", AT_FDCWD, target.encode(), MOVE_MOUNT_F_EMPTY_PATH)
+else:
+    os.fchdir(tree)
+    os.execvp(words[0], words)

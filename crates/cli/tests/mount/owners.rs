@@ -2,10 +2,11 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use larder_testkit::{ImageSpec, KernelImage, KernelMount, Scratch};
+use rustix::mount::{UnmountFlags, unmount};
 
 use crate::on_mount::fails;
 use crate::support::{
@@ -66,6 +67,28 @@ const USE: &str = r#"
     setcap -n 100005 cap_net_raw+ep c; getcap -n c; setcap -n 7 cap_net_raw+ep c; getcap -n c
     chown 100001 c; getcap -n c"#;
 
+/// What users do with subvolumes where ids are shown from 100000 on, also in a container.
+const USE_SUBVOLUMES: &str = r#"
+    echo == subvolumes
+    mkdir -m 755 shut; mkdir s; as 100000 'mkdir -m 1777 open; mkdir -m 755 closed'
+    sub() { local id=$1; shift; as $id "umask 027; ../larder subvolume $*"; echo "$? $id $*"; }
+    sub 100005 create open/mine; sub 100005 create closed/no; sub 100000 create closed/own
+    sub 5 create open/no; sub 0 create open/no; sub 200000 create open/no
+    sub 100005 snapshot open/mine open/again; sub 100006 snapshot open/mine open/theft
+    sub 5 snapshot open/mine open/theft
+    sub 100005 snapshot -r open/mine open/kept; as 100006 '../larder property set open/kept ro false'
+    as 5 '../larder property set open/kept ro false'; as 100005 '../larder property set open/kept ro false'
+    as 100005 'mkdir open/five; chmod 700 open/five; setfacl -m u:100007:rwx open/five'
+    sub 100007 create open/five/by_acl; sub 100008 create open/five/no; sub 7 create open/five/no
+    sub 100005 delete open/again; sub 0 delete open/again > /dev/null; ls open
+    with 100005 'cd setgid && ../../larder subvolume create sub'
+    contained() { python3 ../contained.py "0 100000 65536" "$1"; echo "$? $1"; }
+    contained '../larder subvolume create closed/contained; touch closed/contained/f'
+    contained '../larder subvolume snapshot closed/contained closed/copy; id -u; stat -c %u:%g closed/copy'
+    contained 'chown 5:6 closed/copy/f; chmod 6755 closed/copy/f; stat -c "%u:%g %a" closed/copy/f'
+    contained 'touch closed/contained/g; setfacl -m u:9:r closed/contained/g; getfacl -n -c closed/contained/g'
+    stat -c '%n %u:%g %a' open/* closed/* open/five/* setgid/*"#;
+
 /// What is stored in a tree that is mounted as it is.
 fn stored(tree: &Path) -> String {
     let line = "find . -printf '%P %y %m %U:%G %s %l\\n' | sort
@@ -74,6 +97,7 @@ fn stored(tree: &Path) -> String {
     shell(tree, line)
 }
 
+const SHIFTED: &str = "0 100000 65536";
 const SHIFT: &str = "allow_other,map-users=100000:0:65536,map-groups=100000:0:65536";
 
 /// A mount for others to look into, of an image with these files.
@@ -95,23 +119,122 @@ fn kernel_mount(mounted: &Mounted) -> KernelMount {
 /// stored in the end.
 #[test]
 pub(crate) fn users_see_and_do_what_the_kernel_lets_them() {
-    let image = KernelImage::empty(&ImageSpec::new("idmapped"));
-    let plain = image.mount("subvolid=5");
-    fs::set_permissions(plain.path(), Permissions::from_mode(0o755)).unwrap();
-    shell(plain.path(), MAKE);
-    let other = Scratch::new();
-    fs::set_permissions(other.path(), Permissions::from_mode(0o755)).unwrap();
-    let map = "0 100000 65536";
-    let (from, to) = (plain.path().to_str().unwrap(), other.path().to_str().unwrap());
-    python(other.path(), include_str!("idmapped.py"), &[from, to, map, map]);
-    let expected = shell(other.path(), USE);
-    rustix::mount::unmount(other.path(), rustix::mount::UnmountFlags::DETACH).unwrap();
-
+    let (_image, plain, expected) = on_the_kernels_mount(USE);
     let mut mounted = with_files(MAKE, SHIFT);
     assert_same_lines(&mounted.shell(USE), &expected);
     mounted.unmount();
     mounted.check();
     assert_same_lines(&stored(kernel_mount(&mounted).path()), &stored(plain.path()));
+}
+
+#[test]
+fn mounts_of_the_kernel_that_show_other_ids_are_as_those_of_btrfs() {
+    let lines = format!("{USE}\n{USE_SUBVOLUMES}");
+    let (_image, plain, expected) = on_the_kernels_mount(&lines);
+    let mut mounted = with_files(MAKE, "allow_other");
+    larder_in(mounted.folder());
+    let other = Idmapped::of(&mounted.path(), SHIFTED, SHIFTED);
+    assert_same_lines(&shell(&other.path(), &lines), &expected);
+    drop(other);
+    mounted.unmount();
+    mounted.check();
+    assert_same_lines(&stored(kernel_mount(&mounted).path()), &stored(plain.path()));
+}
+
+#[test]
+fn commands_on_a_mount_that_the_kernel_maps_speak_of_the_ids_that_it_shows() {
+    let mut mounted = with_files(OWNED, "allow_other");
+    let (users, groups) = ("1 0 1,5 100 20", "1 0 1,6 100 20");
+    let other = Idmapped::of(&mounted.path(), users, groups);
+    speak_of_shown_ids(&other.path());
+    let said = fails(larder().arg("cp").arg(other.path().join("t/f")).arg(mounted.join("copy")));
+    assert!(said.contains("the mounts of both show different ids: copy with cp"), "{said}");
+    drop(other);
+    mounted.unmount();
+    mounted.check();
+    let seen = shell(&kernel_mount(&mounted).path().join("t"), "stat -c %u:%g f");
+    assert_eq!(seen, "8:10\n");
+}
+
+/// Which mount an ioctl came through must be certain, unless all show the same ids.
+#[test]
+fn callers_through_mounts_that_cannot_be_told_apart_own_nothing() {
+    const ASK: &str = "import fcntl, os, struct, sys
+def make(directory, name):
+    try:
+        fcntl.ioctl(directory, 0x5000940E, bytearray(struct.pack('q4088s', 0, name.encode())))
+        return 'made'
+    except OSError as error:
+        return error.strerror
+os.setgid(5); os.setuid(5)
+plain, other = (os.open(path + '/five.d', os.O_RDONLY) for path in sys.argv[1:3])
+both = make(plain, 'both'), make(other, 'both')
+third = os.dup(plain); os.close(plain)
+print(*both, make(third, 'both'), sep=', ')
+os.close(other)
+print(make(third, 'plain'))
+os.close(third)
+print(make(os.open(sys.argv[2] + '/five.d', os.O_RDONLY), 'other'))";
+    let mounted = with_files(MAKE, "allow_other");
+    let program = larder_in(mounted.folder());
+    let (mount, program) = (mounted.path(), program.to_str().unwrap());
+    let other = Idmapped::of(&mount, SHIFTED, SHIFTED);
+    let paths = [mount.to_str().unwrap(), other.path().to_str().unwrap()].map(str::to_owned);
+    let seen = python(mounted.folder(), ASK, &[&paths[0], &paths[1]]);
+    let no = "Permission denied";
+    assert_eq!(seen, format!("{no}, {no}, {no}\nmade\n{no}\n"));
+    drop(other);
+    // A mount in no place cannot be seen.
+    for id in ["5", "100005"] {
+        let line = format!(
+            "touch five.d/f 2> /dev/null; {program} subvolume create five.d/no 2>&1 || true"
+        );
+        let ids = [format!("--reuid={id}"), format!("--regid={id}")];
+        let words = ["setpriv", &ids[0], &ids[1], "--clear-groups", "--", "sh", "-c", &line];
+        let arguments = [&[&*paths[0], "", SHIFTED, SHIFTED], &words[..]].concat();
+        let said = python(mounted.folder(), include_str!("idmapped.py"), &arguments);
+        assert!(said.contains("five.d/no: "), "{id}: {said}");
+    }
+    assert_eq!(mounted.shell("ls five.d"), "f\nplain\n");
+    mounted.shell("test $(stat -c %u five.d/f) = 5");
+}
+
+/// What `lines` print on a mount of btrfs that shows other ids, and what is stored then.
+fn on_the_kernels_mount(lines: &str) -> (KernelImage, KernelMount, String) {
+    let image = KernelImage::empty(&ImageSpec::new("idmapped"));
+    let plain = image.mount("subvolid=5");
+    fs::set_permissions(plain.path(), Permissions::from_mode(0o755)).unwrap();
+    shell(plain.path(), MAKE);
+    let printed = shell(&Idmapped::of(plain.path(), SHIFTED, SHIFTED).path(), lines);
+    (image, plain, printed)
+}
+
+/// A further mount that shows other ids, by the kernel.
+struct Idmapped(Scratch);
+
+impl Idmapped {
+    /// Of `from`. The maps are those of users and of groups.
+    fn of(from: &Path, users: &str, groups: &str) -> Self {
+        let folder = Scratch::new();
+        let other = folder.path().join("other");
+        fs::create_dir(&other).unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        larder_in(folder.path());
+        let (from, to) = (from.to_str().unwrap(), other.to_str().unwrap());
+        python(folder.path(), include_str!("idmapped.py"), &[from, to, users, groups]);
+        fs::write(folder.path().join("contained.py"), include_str!("contained.py")).unwrap();
+        Self(folder)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("other")
+    }
+}
+
+impl Drop for Idmapped {
+    fn drop(&mut self) {
+        let _ = unmount(self.path(), UnmountFlags::DETACH);
+    }
 }
 
 #[test]
@@ -241,19 +364,13 @@ fn squash_is_for_all_ids_without_a_map() {
     assert_eq!(stored, "a 5:6\nb 70000:70000\nd 8:9\ne 8:65534\nnew 2:65534\nroots 2:65534\n");
 }
 
-#[test]
-fn commands_on_the_mount_speak_of_the_ids_that_it_shows() {
-    let mut mounted = with_files(
-        "mkdir d hidden; echo x > d/f; echo y > d/far; echo z > hidden/x; chown -R 1:1 .
-        chown 5:6 d/f; chown 70000:70000 d/far hidden; setfacl -m u:5:r d/f",
-        "allow_other,map-users=0:1/100:5:20,map-groups=0:1/100:6:20",
-    );
-    let larder_on =
-        |arguments: &[&str]| succeed(larder().args(arguments).current_dir(mounted.path()));
+/// Commands on a mount with these files that shows user 5 and group 6 as 100, and 1 as 0.
+fn speak_of_shown_ids(mount: &Path) {
+    let larder_on = |arguments: &[&str]| succeed(larder().args(arguments).current_dir(mount));
     let ids = |line: &str| line.split_whitespace().skip(2).take(2).collect::<Vec<_>>().join(":");
     let listed = larder_on(&["ls", "-l", "d"]);
     let listed: Vec<String> = listed.lines().map(ids).collect();
-    let stat = mounted.shell("stat -c %u:%g d/f d/far");
+    let stat = shell(mount, "stat -c %u:%g d/f d/far");
     assert_eq!(stat, "100:100\n65534:65534\n");
     assert_eq!(listed, ["100:100", "65534:65534"]);
     for (arguments, expected) in [
@@ -261,11 +378,11 @@ fn commands_on_the_mount_speak_of_the_ids_that_it_shows() {
         (["rm", "-r", "hidden"], "rmdir hidden: Value too large"),
         (["mv", "hidden/x", "d"], "Permission denied"),
     ] {
-        let said = fails(larder().args(arguments).current_dir(mounted.path()));
+        let said = fails(larder().args(arguments).current_dir(mount));
         assert!(said.contains(expected), "{arguments:?}: {said}");
     }
     larder_on(&["chown", "-R", "101:102", "d"]);
-    assert_eq!(mounted.shell("stat -c %u:%g d/f d/far"), "101:102\n101:102\n");
+    assert_eq!(shell(mount, "stat -c %u:%g d/f d/far"), "101:102\n101:102\n");
     let source = Scratch::new();
     shell(
         source.path(),
@@ -274,7 +391,7 @@ fn commands_on_the_mount_speak_of_the_ids_that_it_shows() {
     );
     larder_on(&["cp", "-a", source.path().join("t").to_str().unwrap(), "."]);
     assert_eq!(
-        mounted.shell("stat -c %u:%g t/f; getfacl -n -c t/f | grep user:1; getcap -n t/c"),
+        shell(mount, "stat -c %u:%g t/f; getfacl -n -c t/f | grep user:1; getcap -n t/c"),
         "103:104\nuser:105:r--\nt/c cap_net_raw=ep [rootid=106]\n"
     );
     let (back, program) = (Scratch::new(), env!("CARGO_BIN_EXE_larder"));
@@ -282,14 +399,28 @@ fn commands_on_the_mount_speak_of_the_ids_that_it_shows() {
         "{program} tar t | tar -C {} --xattrs --xattrs-include='*' -xp",
         back.path().display()
     );
-    mounted.shell(&line);
+    shell(mount, &line);
     assert_eq!(stored(back.path()), stored(&source.path().join("t")));
     // An id in no range is refused, for a copy and for a new file.
     shell(source.path(), "chown 999 t/f");
     let source = source.path().join("t").display().to_string();
-    let refused = fails(larder().args(["cp", "-a", &source, "other"]).current_dir(mounted.path()));
+    let refused = fails(larder().args(["cp", "-a", &source, "other"]).current_dir(mount));
     assert!(refused.contains("chown other/f: Value too large for defined data type"), "{refused}");
+}
 
+/// Some have no shown id with these maps.
+const OWNED: &str =
+    "mkdir d hidden; echo x > d/f; echo y > d/far; echo z > hidden/x; chown -R 1:1 .
+    chown 5:6 d/f; chown 70000:70000 d/far hidden; setfacl -m u:5:r d/f";
+
+#[test]
+fn commands_on_the_mount_speak_of_the_ids_that_it_shows() {
+    let options = "allow_other,map-users=0:1/100:5:20,map-groups=0:1/100:6:20";
+    let mut mounted = with_files(OWNED, options);
+    speak_of_shown_ids(&mounted.path());
+    let program = env!("CARGO_BIN_EXE_larder");
+    let larder_on =
+        |arguments: &[&str]| succeed(larder().args(arguments).current_dir(mounted.path()));
     let mut stranger = Command::new("setpriv");
     stranger.args(["--regid=500", "--clear-groups", "--", program]);
     let refused = fails(stranger.args(["rm", "-r", "t"]).current_dir(mounted.path()));

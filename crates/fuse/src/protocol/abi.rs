@@ -79,6 +79,7 @@ bitflags! {
         const HANDLE_KILLPRIV_V2 = 1 << 28;
         const SETXATTR_EXT = 1 << 29;
         const INIT_EXT = 1 << 30;
+        const ALLOW_IDMAP = 1 << 40;
         const OVER_IO_URING = 1 << 41;
     }
 }

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
 use super::call::{Outcome, failed};
+use super::ids::Ids;
 use super::owners::Owners;
 use super::thread::Thread;
 use crate::protocol::abi::ShownId;
@@ -40,13 +41,13 @@ mod tag {
 /// The user and the thread that make a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller<'s> {
-    pub(super) uid: ShownId,
-    pub(super) gid: ShownId,
+    pub(super) ids: &'s Ids<'s>,
     pub(super) thread: &'s Thread<'s>,
     /// Whether the caller may do by ioctls what root may: if this is so, and the thread is in the
     /// user namespace of the server.
     pub(super) runs_server: bool,
-    pub(super) owners: &'s Owners,
+    /// As the server shows them.
+    pub(super) shown_owners: &'s Owners,
 }
 
 /// Whether `uid` is a user other than root who runs the server as `owner`, and so could do anything
@@ -60,7 +61,7 @@ pub(super) fn is_served(uid: ShownId, owner: ShownId) -> bool {
     uid == ShownId::ROOT || uid == owner
 }
 
-impl Caller<'_> {
+impl<'s> Caller<'s> {
     /// What lets a caller do everything that root may do with a file system.
     pub(super) const EVERYTHING: CapabilitySet = CapabilitySet::CHOWN
         .union(CapabilitySet::DAC_OVERRIDE)
@@ -74,7 +75,22 @@ impl Caller<'_> {
 
     /// The user and the group to store for a new inode of the caller.
     pub(super) fn stored_ids(&self) -> Result<(u32, u32), Errno> {
-        Ok((self.owners.stored_user(self.uid)?, self.owners.stored_group(self.gid)?))
+        let (owners, user, group) = (self.owners(), self.user(), self.group());
+        Ok((owners.stored_user(user)?, owners.stored_group(group)?))
+    }
+
+    /// The user, and the group that new inodes get.
+    pub(super) fn user(&self) -> ShownId {
+        self.ids.seen().user
+    }
+
+    pub(super) fn group(&self) -> ShownId {
+        self.ids.seen().group
+    }
+
+    /// Owners as the caller sees them.
+    pub(super) fn owners(&self) -> &'s Owners {
+        self.ids.seen().owners.as_deref().unwrap_or(self.shown_owners)
     }
 
     /// Whether the caller may do what `capability` allows.
@@ -106,7 +122,7 @@ impl Caller<'_> {
         if self.may_access_any(&metadata, wanted) {
             return Ok(());
         }
-        if wanted & WRITE != 0 && !self.owners.has(&metadata) {
+        if wanted & WRITE != 0 && !self.owners().has(&metadata) {
             return Err(Errno::ACCESS);
         }
         let acl = match inode.xattr(ACCESS_ACL) {
@@ -114,9 +130,9 @@ impl Caller<'_> {
             Err(error) if error.kind() == ErrorKind::NoSuchAttribute => Vec::new(),
             Err(error) => return Err(failed(error)),
         };
-        let acl = self.owners.shown_xattr(ACCESS_ACL.as_bytes(), acl);
+        let acl = self.owners().shown_xattr(ACCESS_ACL.as_bytes(), acl);
         let is_allowed =
-            Credentials::of(self).may(wanted, &Classes::of(&metadata, self.owners), &acl);
+            Credentials::of(self).may(wanted, &Classes::of(&metadata, self.owners()), &acl);
         if is_allowed { Ok(()) } else { Err(Errno::ACCESS) }
     }
 
@@ -125,7 +141,7 @@ impl Caller<'_> {
     pub(super) fn check_may_remove(&self, directory: &Inode, child: &Inode) -> Outcome {
         self.check_access(directory, WRITE | EXECUTE)?;
         let (metadata, child) = (directory.metadata(), child.metadata());
-        if !self.owners.has(&child) {
+        if !self.owners().has(&child) {
             return Err(Errno::OVERFLOW);
         }
         let owns = || self.owns(&metadata) || self.owns(&child);
@@ -153,17 +169,17 @@ impl Caller<'_> {
 
     /// Whether the caller is in a group that is stored.
     pub(super) fn is_in_group(&self, gid: u32) -> bool {
-        let Some(group) = self.owners.shown_group(gid) else { return false };
-        self.gid == group || self.thread.groups().contains(&group)
+        let Some(group) = self.owners().shown_group(gid) else { return false };
+        self.group() == group || self.thread.groups().contains(&group)
     }
 
     fn owns(&self, metadata: &Metadata) -> bool {
-        self.owners.shown_user(metadata.uid) == Some(self.uid)
+        self.owners().shown_user(metadata.uid) == Some(self.user())
     }
 
     /// Whether the caller may do with an inode what `capability` allows.
     pub(super) fn may_with(&self, metadata: &Metadata, capability: CapabilitySet) -> bool {
-        self.owners.has(metadata) && self.may(capability)
+        self.owners().has(metadata) && self.may(capability)
     }
 
     /// Whether a capability allows the access, whatever mode and ACL say.
@@ -199,8 +215,8 @@ impl Classes {
 impl Credentials {
     fn of(caller: &Caller<'_>) -> Self {
         let mut groups = caller.thread.groups().to_vec();
-        groups.push(caller.gid);
-        Self { uid: caller.uid, groups }
+        groups.push(caller.group());
+        Self { uid: caller.user(), groups }
     }
 
     /// Whether the mode, and `acl` as it is shown unless it is empty, allow all of `wanted`.

@@ -10,6 +10,7 @@ use crate::protocol::Reply;
 use crate::protocol::abi::{
     InitFlags, InitIn, InitOut, MINOR_VERSION, OLDEST_MINOR_VERSION, VERSION,
 };
+use crate::transport::id_maps;
 
 /// The features that the server uses.
 const WANTED: InitFlags = InitFlags::ASYNC_READ
@@ -54,6 +55,8 @@ pub(super) fn agree(
     let mut wanted = WANTED;
     wanted.set(UNSEEN_READS, options.access_times == AccessTimes::Never);
     wanted.set(InitFlags::WRITEBACK_CACHE, options.writeback_cache);
+    // Then the kernel names no caller in most requests.
+    wanted.set(InitFlags::ALLOW_IDMAP, id_maps::can_be_seen());
     if !tells_of_direct_writes(call) {
         wanted -= InitFlags::ASYNC_DIO;
     }

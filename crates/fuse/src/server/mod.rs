@@ -21,6 +21,7 @@ mod further;
 mod hidden;
 #[cfg(test)]
 mod hostile;
+mod ids;
 mod images;
 mod init;
 mod interrupt;
@@ -53,6 +54,7 @@ use rustix::io::Errno;
 
 use self::access::Caller;
 use self::call::{Call, Outcome, failed};
+use self::ids::Ids;
 use self::thread::Thread;
 use crate::options::AccessTimes;
 use crate::protocol::{Answer, Operation, Reply, Request};
@@ -70,10 +72,11 @@ impl Handler for Server {
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, kernel: &dyn Tell) -> Answer {
         let header = request.header();
         let (id, unique) = (header.nodeid, header.unique);
-        let (uid, gid, pid) = (header.uid, header.gid, header.pid);
-        let thread = Thread::new(pid, kernel);
-        let runs_server = access::runs_server(uid, self.owner);
-        let caller = Caller { uid, gid, thread: &thread, runs_server, owners: &self.owners };
+        let thread = Thread::new(header.pid, kernel);
+        let ids = Ids::of(request, self, &thread);
+        let runs_server = access::runs_server(header.uid, self.owner);
+        let (thread, ids, shown_owners) = (&thread, &ids, &self.owners);
+        let caller = Caller { ids, thread, runs_server, shown_owners };
         let call = Call { id, unique, caller, kernel };
         match Operation::of(request) {
             Err(errno) => Answer::Error(errno),

@@ -5,6 +5,9 @@
 //!   of stored ids, which are plain numbers. This file alone turns one into the other, so that code
 //!   which forgets to do so does not compile.
 //! - Permissions are decided by shown ids, as the kernel decides them.
+//! - A mount may show still other ids in place of those (`MOUNT_ATTR_IDMAP`). The kernel maps them,
+//!   except where it leaves permissions to the server: there the ids are those that the caller's
+//!   mount shows ([`Owners::through`]).
 //! - A stored id that the mount does not show equals the id of no caller. An inode with such an
 //!   owner or group is read-only, and root has no privilege there, as in the kernel's own mounts
 //!   with other ids.
@@ -19,8 +22,8 @@ use std::convert::Infallible;
 use std::fs;
 
 use larder::Metadata;
-use larder_format::OwnerMap;
 use larder_format::xattr_ids::{self, XattrId};
+use larder_format::{IdMap, OwnerMap};
 use rustix::io::Errno;
 
 use crate::protocol::abi::ShownId;
@@ -31,11 +34,14 @@ const OVERFLOW_USER: &str = "/proc/sys/kernel/overflowuid";
 const OVERFLOW_GROUP: &str = "/proc/sys/kernel/overflowgid";
 
 /// The ids that a mount shows in place of others.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owners {
     /// From shown ids to stored ones, and back.
     stored: OwnerMap,
     shown: OwnerMap,
+    /// From the ids that a mount of the kernel shows to those which it is shown, and back.
+    inside: OwnerMap,
+    outside: OwnerMap,
     /// The user and the group that programs see in place of none.
     overflow: (u32, u32),
 }
@@ -44,28 +50,43 @@ impl Owners {
     /// `map` leads from shown ids to stored ones.
     pub(super) fn new(map: OwnerMap) -> Self {
         let overflow = (overflow_id(OVERFLOW_USER), overflow_id(OVERFLOW_GROUP));
-        Self { shown: map.turned(), stored: map, overflow }
+        let (inside, outside) = Default::default();
+        Self { shown: map.turned(), stored: map, inside, outside, overflow }
+    }
+
+    /// The same, as they are seen through a mount. `map` leads from the ids that the mount shows to
+    /// those that it is shown.
+    pub(super) fn through(&self, map: &OwnerMap) -> Self {
+        Self { outside: map.turned(), inside: map.clone(), ..self.clone() }
     }
 
     /// Whether all ids are shown as they are stored.
     pub(super) fn is_empty(&self) -> bool {
-        self.stored.is_empty()
+        self.stored.is_empty() && self.inside.is_empty()
     }
 
     pub(super) fn shown_user(&self, stored: u32) -> Option<ShownId> {
-        self.shown.users.inner_if_any(stored).map(ShownId::new)
+        let shown = self.shown.users.inner_if_any(stored)?;
+        self.outside.users.inner_if_any(shown).map(ShownId::new)
     }
 
     pub(super) fn shown_group(&self, stored: u32) -> Option<ShownId> {
-        self.shown.groups.inner_if_any(stored).map(ShownId::new)
+        let shown = self.shown.groups.inner_if_any(stored)?;
+        self.outside.groups.inner_if_any(shown).map(ShownId::new)
     }
 
     pub(super) fn stored_user(&self, shown: ShownId) -> Result<u32, Errno> {
-        self.stored.users.inner_if_any(shown.number()).ok_or(Errno::OVERFLOW)
+        Self::stored(shown, &self.inside.users, &self.stored.users)
     }
 
     pub(super) fn stored_group(&self, shown: ShownId) -> Result<u32, Errno> {
-        self.stored.groups.inner_if_any(shown.number()).ok_or(Errno::OVERFLOW)
+        Self::stored(shown, &self.inside.groups, &self.stored.groups)
+    }
+
+    fn stored(shown: ShownId, inside: &IdMap, stored: &IdMap) -> Result<u32, Errno> {
+        let shown = Some(shown).filter(|id| *id != ShownId::NONE).ok_or(Errno::OVERFLOW)?;
+        let inside = inside.inner_if_any(shown.number()).ok_or(Errno::OVERFLOW)?;
+        stored.inner_if_any(inside).ok_or(Errno::OVERFLOW)
     }
 
     /// The user to store for an inode that `before` describes and that is given to `new`.

@@ -32,6 +32,8 @@ pub(super) struct Thread<'k> {
 /// What `/proc` says of a thread.
 #[derive(Clone, Debug)]
 struct Status {
+    /// The user and the group that count for files.
+    ids: Option<(ShownId, ShownId)>,
     groups: Vec<ShownId>,
     umask: u32,
     /// Those in effect, if it is in the user namespace of the server.
@@ -50,6 +52,11 @@ impl<'k> Thread<'k> {
         Thread { pid: 0, kernel: None, status: self.status().clone().into() }
     }
 
+    /// The user and the group that count for its use of files.
+    pub(super) fn ids(&self) -> Option<(ShownId, ShownId)> {
+        self.status().ids
+    }
+
     /// Its supplementary groups.
     pub(super) fn groups(&self) -> &[ShownId] {
         &self.status().groups
@@ -63,6 +70,11 @@ impl<'k> Thread<'k> {
         self.status().capabilities
     }
 
+    /// Whether it still waits for the reply: what was read is true of it.
+    pub(super) fn waits(&self) -> bool {
+        self.kernel.is_some_and(Tell::caller_waits)
+    }
+
     /// Whether it is in the user namespace of the server.
     pub(super) fn is_in_namespace(&self) -> bool {
         self.status().is_in_namespace
@@ -71,8 +83,7 @@ impl<'k> Thread<'k> {
     fn status(&self) -> &Status {
         self.status.get_or_init(|| {
             let status = Status::of(self.pid);
-            let waits = self.kernel.is_some_and(Tell::caller_waits);
-            if waits { status } else { Status::read("", false) }
+            if self.waits() { status } else { Status::read("", false) }
         })
     }
 }
@@ -97,13 +108,16 @@ impl Status {
 
     fn read(text: &str, is_in_namespace: bool) -> Self {
         let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+        // Real, effective, saved, for files.
+        let fourth = |name| field(name)?.split_whitespace().nth(3)?.parse().ok().map(ShownId::new);
+        let ids = fourth("Uid:").zip(fourth("Gid:"));
         let groups = field("Groups:").unwrap_or_default().split_whitespace();
         let groups = groups.filter_map(|number| number.parse().ok().map(ShownId::new)).collect();
         let number = |name, radix| u64::from_str_radix(field(name)?.trim(), radix).ok();
         let umask = number("Umask:", 8).map_or(CAREFUL_UMASK, |umask| umask as u32 & 0o777);
         let in_effect = number("CapEff:", 16).filter(|_| is_in_namespace).unwrap_or_default();
         let capabilities = CapabilitySet::from_bits_truncate(in_effect);
-        Self { groups, umask, capabilities, is_in_namespace }
+        Self { ids, groups, umask, capabilities, is_in_namespace }
     }
 }
 
@@ -113,7 +127,7 @@ mod tests {
     use crate::protocol::Notice;
     use crate::transport::MustNotWait;
 
-    const TEXT: &str = "Name:\tsh\nUmask:\t0027\nGroups:\t7 9 \nCapEff:\t0000000000200002\n";
+    const TEXT: &str = "Name:\tsh\nUmask:\t0027\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t7 9 \nCapEff:\t0000000000200002\n";
 
     #[test]
     fn capabilities_count_only_in_the_namespace_of_the_server() {
@@ -121,6 +135,7 @@ mod tests {
         let expected = CapabilitySet::SYS_ADMIN | CapabilitySet::DAC_OVERRIDE;
         assert_eq!((status.capabilities, status.umask), (expected, 0o027));
         assert_eq!(status.groups, [7, 9].map(ShownId::new));
+        assert_eq!(status.ids, Some((ShownId::new(4), ShownId::new(8))));
         let elsewhere = Status::read(TEXT, false);
         assert_eq!((elsewhere.capabilities, elsewhere.umask), (CapabilitySet::empty(), 0o027));
     }
@@ -147,6 +162,7 @@ mod tests {
             let caller = Caller(waits);
             let thread = Thread::new(pid, &caller);
             assert!(thread.capabilities().is_empty() && thread.groups().is_empty());
+            assert_eq!(thread.ids(), None);
             assert!(!thread.is_in_namespace());
             assert_eq!(thread.umask(), CAREFUL_UMASK);
         }

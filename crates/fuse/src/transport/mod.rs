@@ -6,6 +6,7 @@ mod away;
 mod block;
 mod busy_poll;
 mod dev_fuse;
+pub(crate) mod id_maps;
 mod in_progress;
 mod io_uring;
 mod kernel;

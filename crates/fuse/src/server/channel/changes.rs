@@ -68,7 +68,7 @@ pub(super) fn change(
         directories: HashMap::new(),
     };
     let owner = caller.stored_ids().map_err(|errno| {
-        let (user, group) = (caller.uid.number(), caller.gid.number());
+        let (user, group) = (caller.user().number(), caller.group().number());
         let ids = format!("user {user} and group {group}");
         refuse(
             errno,
@@ -236,7 +236,7 @@ impl Changing<'_> {
     /// Makes a change of a client, which speaks of the ids that it is shown. An error means that
     /// the client is gone.
     fn change(&mut self, change: &Change<'_>) -> io::Result<()> {
-        let owners = &self.tree.server.owners;
+        let owners = self.tree.caller.owners();
         let applied = match *change {
             Change::Command(Command::Chown { path, uid, gid }) if !owners.is_empty() => self
                 .tree
@@ -526,6 +526,12 @@ impl Tree<'_> {
         let grant = self.server.channel.grants.redeem(token);
         let grant =
             grant.ok_or_else(|| refuse(Errno::PERM, "the token is not valid (any more)"))?;
+        if grant.caller(self.server).owners() != self.caller.owners() {
+            return Err(refuse(
+                Errno::XDEV,
+                "the mounts of both show different ids: copy with cp(1)",
+            ));
+        }
         self.originals.add(grant.directory(self.server)?);
         Ok(())
     }
@@ -551,7 +557,7 @@ impl Tree<'_> {
         user: ShownId,
         group: ShownId,
     ) -> Result<(u64, u64), Errno> {
-        let owners = &self.server.owners;
+        let owners = self.caller.owners();
         let (user, group) = match self.inode(path) {
             Ok(inode) => {
                 let before = inode.metadata();

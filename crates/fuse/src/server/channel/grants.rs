@@ -18,8 +18,9 @@ use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
 use crate::protocol::abi::ShownId;
-use crate::server::access::Caller;
+use crate::server::access::{Caller, is_served};
 use crate::server::call::failed;
+use crate::server::ids::Ids;
 use crate::server::refusal::{Refusal, refuse};
 use crate::server::state::Server;
 use crate::server::thread::Thread;
@@ -36,8 +37,7 @@ pub(in crate::server) struct Grant {
     inode: u64,
     /// Tells it from a later inode of that number.
     generation: u64,
-    uid: ShownId,
-    gid: ShownId,
+    ids: Ids<'static>,
     thread: Thread<'static>,
     /// Whether the caller runs the server.
     is_owner: bool,
@@ -56,7 +56,9 @@ impl Grants {
         let token = Token { words: [first, second] };
         let mut waiting = self.0.lock();
         waiting.retain(|(_, given, _)| given.elapsed() < LIFETIME);
-        let is_theirs = |(_, _, other): &(Token, Instant, Grant)| other.uid == grant.uid;
+        let is_theirs = |(_, _, other): &(Token, Instant, Grant)| {
+            other.ids.seen().user == grant.ids.seen().user
+        };
         if waiting.iter().filter(|it| is_theirs(it)).count() >= MOST_OF_USER
             && let Some(oldest) = waiting.iter().position(is_theirs)
         {
@@ -82,8 +84,7 @@ impl Grant {
             subvolume: inode.subvolume_id(),
             inode: inode.number(),
             generation: inode.metadata().generation,
-            uid: caller.uid,
-            gid: caller.gid,
+            ids: caller.ids.as_they_are(),
             thread: caller.thread.as_it_is(),
             is_owner: caller.runs_server && caller.thread.is_in_namespace(),
             is_writable,
@@ -111,14 +112,13 @@ impl Grant {
 
     /// The caller, as any user of the mount.
     pub(super) fn caller<'c>(&'c self, server: &'c Server) -> Caller<'c> {
-        let Self { uid, gid, thread, .. } = self;
-        let owners = &server.owners;
-        Caller { uid: *uid, gid: *gid, thread, runs_server: false, owners }
+        let Self { ids, thread, .. } = self;
+        Caller { ids, thread, runs_server: false, shown_owners: &server.owners }
     }
 
     /// Whether the caller is root or the user who runs the server: the server talks to no other.
     pub(super) fn is_of(&self, owner: ShownId) -> bool {
-        self.uid == ShownId::ROOT || self.uid == owner
+        is_served(self.ids.seen().user, owner)
     }
 
     /// Refuses callers that may not act for the file system as a whole.

@@ -164,7 +164,7 @@ impl Walk<'_> {
             return self.fail(name, Errno::NAMETOOLONG);
         }
         let metadata = directory.metadata();
-        let attributes = attributes_of(&metadata, metadata.allocated_bytes, &self.server.owners);
+        let attributes = attributes_of(&metadata, metadata.allocated_bytes, self.caller.owners());
         self.out.add(&Record::Directory { path: &self.path, attributes })?;
         if self.wants.xattrs
             && let Err(errno) = self.xattrs(&directory)?
@@ -249,7 +249,7 @@ impl Walk<'_> {
         let has_target = targets && file_type == FileType::Symlink;
         let is_file = file_type == FileType::Regular;
         let (has_data, is_read) = (data && is_file, (data || written) && is_file);
-        let attributes = attributes_of(metadata, taken_bytes, &self.server.owners);
+        let attributes = attributes_of(metadata, taken_bytes, self.caller.owners());
         if is_left || !(has_target || is_read || xattrs) {
             return self.out.add(&Record::Entry { name, target: b"", attributes });
         }
@@ -292,7 +292,7 @@ impl Walk<'_> {
             };
             let name = xattr.name.as_bytes();
             if self.shows_trusted || !name.starts_with(b"trusted.") {
-                let value = self.server.owners.shown_xattr(name, xattr.value);
+                let value = self.caller.owners().shown_xattr(name, xattr.value);
                 self.out.add(&Record::Xattr { name, value: &value })?;
             }
         }
