@@ -45,7 +45,7 @@
 //! - `server/nodes.rs` says which numbers and generations nodes have; `server/pruning.rs`, when the
 //!   server asks the kernel to forget inodes; `server/open.rs`, what an open decides.
 //! - A request of a process that is being killed is answered at once, whatever the server waits for
-//!   (`transport/in_progress.rs`, `server/unheard.rs`).
+//!   (`transport/in_progress.rs`, `server/unheard.rs`); over rings, if it may take long.
 //! - A remount exchanges the server while the mount is in use (`server/exchange.rs`). Further
 //!   mounts are mounts of the same superblock (`server/further.rs`).
 //! - `usage` reads from `/proc` alone what is mounted where, and which processes use it: a server

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_testkit::Scratch;
+use larder_testkit::{RingsOffered, Scratch};
 use parking_lot::{Condvar, Mutex};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
@@ -115,7 +115,7 @@ impl Drop for Mounted<'_> {
     }
 }
 
-fn with_silent_server(test: impl FnOnce(&Silent, &Path)) {
+fn with_silent_server(io_uring: bool, test: impl FnOnce(&Silent, &Path)) {
     let scratch = Scratch::new();
     let filesystem = filesystem();
     let top = filesystem.subvolume("/").unwrap();
@@ -123,7 +123,7 @@ fn with_silent_server(test: impl FnOnce(&Silent, &Path)) {
     let server = Server::new(&filesystem, &top, ServerOptions::default()).unwrap();
     let (silence, changed) = Default::default();
     let silent = Silent { server, silence, changed };
-    let options = MountOptions { io_uring: false, awake: false, ..MountOptions::default() };
+    let options = MountOptions { io_uring, awake: false, ..MountOptions::default() };
     let mounted = transport::mount(scratch.path(), &options, &ServerOptions::default()).unwrap();
     let limits = Limits::of(&ServerOptions::default());
     let connection = DevFuse::new(mounted.device, &options, limits);
@@ -140,7 +140,7 @@ fn with_silent_server(test: impl FnOnce(&Silent, &Path)) {
 
 #[test]
 fn killed_programs_end_while_the_server_waits() {
-    with_silent_server(|silent, mount| {
+    with_silent_server(false, |silent, mount| {
         let at = |name: &str| -> PathBuf { mount.join(name) };
         let before = silent.server.nodes.count();
         let mut stat = Command::new("stat");
@@ -174,13 +174,36 @@ fn killed_programs_end_while_the_server_waits() {
 /// another program, perhaps one with more rights.
 #[test]
 fn a_program_has_no_rights_of_the_one_that_takes_its_place() {
+    no_rights_pass_on(false);
+}
+
+/// Requests that may take long end early there too.
+#[test]
+fn killed_programs_end_over_rings() {
+    let _offered = RingsOffered::new();
+    no_rights_pass_on(true);
+    with_silent_server(true, |silent, mount| {
+        let ioctl = "import fcntl, os, sys\nfcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x9408)";
+        // More often than a queue has helpers.
+        for _ in 0..20 {
+            let mut python = Command::new("/usr/bin/python3");
+            let python = python.args(["-c", ioctl]).arg(mount);
+            assert!(silent.ends_when_killed(opcode::IOCTL, python));
+        }
+        let mut python = Command::new("/usr/bin/python3");
+        let done = python.args(["-c", ioctl]).arg(mount).status().unwrap();
+        assert!(done.success());
+    });
+}
+
+fn no_rights_pass_on(io_uring: bool) {
     const ASK: &str = "import fcntl, os, sys, threading, time
 def become():
     time.sleep(0.3)
     os.execv('/bin/sleep', ['sleep', '1000'])
 threading.Thread(target=become).start()
 fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x80044C7F, bytearray(4), True)";
-    with_silent_server(|silent, mount| {
+    with_silent_server(io_uring, |silent, mount| {
         let mut python = Command::new("/usr/bin/python3");
         let python = python.args(["-c", ASK]).arg(mount);
         let (mut program, has_become) = silent.during(opcode::IOCTL, python, |program| {
@@ -198,7 +221,7 @@ fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x80044C7F, bytearray(4), True)";
 fn other_signals_interrupt_nothing() {
     const STAT: &str = "import os, signal, sys
 signal.signal(signal.SIGUSR1, lambda *_: None); os.stat(sys.argv[1])";
-    with_silent_server(|silent, mount| {
+    with_silent_server(false, |silent, mount| {
         let mut python = Command::new("/usr/bin/python3");
         let python = python.args(["-c", STAT]).arg(mount.join("there"));
         let (mut program, ()) = silent.during(opcode::LOOKUP, python, |program| {

@@ -10,7 +10,7 @@
 //!   ends leaves them to one that starts: under load threads come and go, and filling new buffers
 //!   with zeros takes longer than a request.
 //! - A request of a process that is being killed is answered early
-//!   ([`in_progress`](super::in_progress)). Over rings the kernel waits for it.
+//!   ([`in_progress`](super::in_progress)).
 //! - Rings are offered to the kernel only once they and everything needed to serve them are there.
 
 use std::fs::File;
@@ -119,7 +119,7 @@ impl DevFuse {
         pool: &'s Pool,
     ) {
         let mut busy_poll = BusyPoll::new(Instant::now());
-        let entered = self.in_progress.enter(device);
+        let entered = self.in_progress.enter(device.clone());
         while let Some(len) = self.wait(&mut busy_poll, &mut buffers, device) {
             self.awake.count_request();
             if pool.takes() {
@@ -201,9 +201,10 @@ impl Transport for DevFuse {
         let (pool, readiness) = (Pool::new(self.limits.threads), Readiness::default());
         let serve = || {
             thread::scope(|scope| {
-                let Self { device, soon, awake, .. } = self;
+                let Self { device, soon, awake, in_progress, .. } = self;
                 let (kernel, readiness) = (self, &readiness);
-                let serving = Serving { scope, device, handler, kernel, soon, awake, readiness };
+                let serving =
+                    Serving { scope, device, handler, kernel, soon, awake, readiness, in_progress };
                 self.start(serving, &pool)?;
                 if readiness.wait() {
                     begun();

@@ -7,12 +7,15 @@
 //! # Invariants
 //! - Only the request of a dying process ends early. Programs do not expect that stat(2) fails with
 //!   `EINTR` because some other signal came.
+//! - Over a ring only the thread of the entry can reply early. So another one serves requests that
+//!   may take long (`io_uring/handed_over.rs`). For all others the kernel waits.
 //! - The thread that serves the request goes on, and its own reply reaches no program. It then tells
 //!   the [handler](super::serving::Handler::unheard).
 //! - Before the early reply, the place says that the caller waits no more. Once it is killed, another
 //!   thread of its process may run a program with more rights under its number: a handler that has
 //!   read what the caller may do asks [whether the caller still waited](Place::caller_waits).
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -57,11 +60,24 @@ struct Interrupted {
     misses: u32,
 }
 
+/// The way of an early reply.
+pub(super) trait Early: Send + Sync {
+    /// Ends the request `unique` with `EINTR`. It fails if the request was answered meanwhile.
+    fn end(&self, unique: u64) -> io::Result<()>;
+}
+
+impl Early for OwnedFd {
+    fn end(&self, unique: u64) -> io::Result<()> {
+        let error = -Errno::INTR.raw_os_error();
+        let header = OutHeader { len: size_of::<OutHeader>() as u32, error, unique };
+        write(self, header.as_bytes())?;
+        Ok(())
+    }
+}
+
 /// The request that one thread serves.
-#[derive(Debug)]
 pub(super) struct Place {
-    /// Where its reply goes.
-    device: Arc<OwnedFd>,
+    early_reply: Arc<dyn Early>,
     /// Its number; 0 for none.
     unique: AtomicU64,
     /// The process that waits for it.
@@ -88,6 +104,12 @@ impl Place {
     }
 }
 
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place").field("unique", &self.unique).finish_non_exhaustive()
+    }
+}
+
 /// A thread that has left no place.
 pub(super) struct Entered<'i> {
     all: &'i InProgress,
@@ -111,10 +133,10 @@ impl Drop for Ending<'_> {
 }
 
 impl InProgress {
-    /// A thread begins, which replies through `device`.
-    pub(super) fn enter(&self, device: &Arc<OwnedFd>) -> Entered<'_> {
+    /// A thread begins, in whose place `early_reply` can reply.
+    pub(super) fn enter(&self, early_reply: Arc<dyn Early>) -> Entered<'_> {
         let (unique, pid, early) = Default::default();
-        let place = Arc::new(Place { device: device.clone(), unique, pid, early });
+        let place = Arc::new(Place { early_reply, unique, pid, early });
         self.places.lock().push(place.clone());
         Entered { all: self, place }
     }
@@ -162,11 +184,8 @@ impl InProgress {
         if !is_dying(place.pid.load(SeqCst)) {
             return false;
         }
-        let error = -Errno::INTR.raw_os_error();
-        let header = OutHeader { len: size_of::<OutHeader>() as u32, error, unique };
         place.early.store(unique, SeqCst);
-        // It fails if the request was answered meanwhile.
-        let _ = write(&*place.device, header.as_bytes());
+        let _ = place.early_reply.end(unique);
         true
     }
 }

@@ -8,6 +8,7 @@ use std::thread::Scope;
 use rustix::io::Errno;
 
 use super::awake::Awake;
+use super::in_progress::InProgress;
 use super::kernel::{Notify, Tell};
 use super::readiness::Readiness;
 use super::soon::Soon;
@@ -59,6 +60,7 @@ pub(super) struct Serving<'s, 'e> {
     pub(super) soon: &'s Soon,
     pub(super) awake: &'s Awake,
     pub(super) readiness: &'s Readiness,
+    pub(super) in_progress: &'s InProgress,
 }
 
 /// How a request was served, besides the body of the reply.

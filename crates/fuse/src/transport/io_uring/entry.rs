@@ -18,6 +18,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::super::kernel::Tell;
 use super::super::mapping::Mapping;
 use super::super::serving::{Handler, Served, serve};
+use super::handed_over::{Copied, may_take_long};
 use super::ring::{Command, Ring};
 use crate::protocol::abi::{
     OutHeader, URING_CMD_COMMIT_AND_FETCH, URING_CMD_REGISTER, UringCmdReq, UringReqHeader, opcode,
@@ -155,8 +156,30 @@ impl Taken {
     /// [`give`](Idle::give).
     pub(super) fn answer(mut self, handler: &dyn Handler, kernel: &dyn Tell) -> Idle {
         let (parts, payload, beside) = self.0.memory();
+        let served = answer(parts, payload, beside, handler, kernel);
+        self.with(&served)
+    }
+
+    /// A copy of the request, if it may take long.
+    pub(super) fn copy_if_long(&mut self) -> Option<Copied> {
+        let (parts, payload, _) = self.0.memory();
+        let header = parts.in_header();
+        let len = parts.ring_ent_in_out.payload_sz as usize;
+        let payload = payload.get(..len).filter(|_| may_take_long(header.opcode))?.to_vec();
+        Some(Copied { header, op_in: parts.op_in, payload, room_bytes: self.0.payload_len })
+    }
+
+    /// Leaves an answer for the kernel that was made elsewhere.
+    pub(super) fn answer_with(mut self, served: &Served, body: &[u8]) -> Idle {
+        let (_, payload, _) = self.0.memory();
+        payload[..body.len()].copy_from_slice(body);
+        self.with(served)
+    }
+
+    /// Leaves an answer for the kernel, whose body lies in the payload.
+    fn with(mut self, &Served { error, body_len }: &Served) -> Idle {
+        let (parts, _, _) = self.0.memory();
         let unique = parts.in_header().unique;
-        let Served { error, body_len } = answer(parts, payload, beside, handler, kernel);
         let len = (size_of::<OutHeader>() + body_len) as u32;
         let header = OutHeader { len, error, unique };
         parts.in_out[..size_of::<OutHeader>()].copy_from_slice(header.as_bytes());

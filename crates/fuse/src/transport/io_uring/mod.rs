@@ -10,6 +10,7 @@
 //! - A thread has one entry of one queue, so that the kernel gives a request only to a waiting
 //!   thread: to the one that became idle last.
 //! - As long as a queue may have more threads, one of its threads always waits.
+//! - A request that may take long is served by another thread ([`handed_over`]).
 //! - At least one [seasoned](seasoned) entry of each queue waits for a request, or serves one
 //!   without waiting for the kernel: so every request in a queue is served.
 //! - All queues together have at most as many entries as there may be threads, or two for each
@@ -17,6 +18,7 @@
 //!   and takes memory only as far as it was used.
 
 mod entry;
+mod handed_over;
 mod ring;
 mod seasoned;
 
@@ -32,7 +34,8 @@ use std::thread;
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use self::entry::{Given, Idle};
+use self::entry::{Given, Idle, Taken};
+use self::handed_over::Helpers;
 use self::seasoned::{Season, Seasoned};
 use super::away::FromSlot;
 use super::pool::Pool;
@@ -67,6 +70,7 @@ struct Queue {
     /// The kernel has taken or refused the first entries.
     registered: Barrier,
     seasoned: Seasoned,
+    helpers: Helpers,
 }
 
 impl Queues {
@@ -118,8 +122,16 @@ impl Queue {
     /// The queue of `processor`, which has no threads and may have `most`.
     fn new(processor: u16, most: usize, io_bytes: usize) -> Self {
         let first = most.min(FIRST_ENTRIES);
-        let (pool, seasoned) = (Pool::new(most), Seasoned::default());
-        Self { processor, io_bytes, pool, first, registered: Barrier::new(first), seasoned }
+        let (pool, seasoned, helpers) = (Pool::new(most), Seasoned::default(), Helpers::new(most));
+        Self {
+            processor,
+            io_bytes,
+            pool,
+            first,
+            registered: Barrier::new(first),
+            seasoned,
+            helpers,
+        }
     }
 
     /// Starts a thread that does `work` with an entry of its own.
@@ -174,7 +186,7 @@ impl Queue {
         mut season: Season,
         serving: Serving<'s, '_>,
     ) {
-        let Serving { device, handler, kernel, soon, awake, .. } = serving;
+        let Serving { device, awake, .. } = serving;
         while let Ok(mut entry) = given {
             self.seasoned.given(&mut season, || entry.is_waiting());
             let Ok(taken) = entry.wait() else { break };
@@ -184,11 +196,23 @@ impl Queue {
                 // Without one more thread serving is slower, and goes on.
                 let _ = self.start(serving, move |entry| self.serve_later(entry, serving));
             }
-            let kernel = FromSlot { kernel, soon, slot: &self.seasoned };
-            given = taken.answer(handler, &kernel).give(device.as_fd(), self.processor);
+            given = self.answer(taken, serving).give(device.as_fd(), self.processor);
             self.pool.waits(usize::MAX);
         }
         self.seasoned.ends();
+    }
+}
+
+impl Queue {
+    /// Serves a request, or has another thread serve it.
+    fn answer<'s>(&'s self, mut taken: Taken, serving: Serving<'s, '_>) -> Idle {
+        if let Some(request) = taken.copy_if_long()
+            && let Some((served, body)) = self.helpers.serve(request, &self.seasoned, serving)
+        {
+            return taken.answer_with(&served, &body);
+        }
+        let Serving { handler, kernel, soon, .. } = serving;
+        taken.answer(handler, &FromSlot { kernel, soon, slot: &self.seasoned })
     }
 }
 
