@@ -12,7 +12,7 @@ use larder_format::node::ITEM_HEADER_SIZE;
 use crate::Features;
 use crate::settings::{MAX_INLINE_BYTES, Settings};
 use crate::source::{Kind, Source, SourceEntry, Subvolume};
-use crate::space::Appetite;
+use crate::space::{Appetite, Sizes};
 
 /// Space that every file system needs besides its content: a few blocks of each tree, and the
 /// kernel's first transactions.
@@ -39,7 +39,8 @@ pub(crate) fn appetite(source: &Source, settings: &Settings) -> Appetite {
         metadata_bytes += data_bytes;
         data_bytes = 0;
     }
-    Appetite { data_bytes, metadata_bytes, exact: settings.shrink }
+    let sizes = if settings.shrink { Sizes::Exact } else { Sizes::Usual };
+    Appetite { data_bytes, metadata_bytes, sizes }
 }
 
 fn item(data: usize) -> u64 {

@@ -17,7 +17,7 @@ use crate::populate::populate;
 use crate::settings::{Medium, Settings, Use};
 use crate::source::{Source, scan};
 use crate::space::{
-    Appetite, ChunkAllocator, DeviceRoom, Space, min_device_bytes, needed_device_bytes,
+    Appetite, ChunkAllocator, DeviceRoom, Sizes, Space, min_device_bytes, needed_device_bytes,
 };
 use crate::summary::{DeviceSummary, GroupSummary, Summary};
 use crate::target::Undo;
@@ -29,10 +29,11 @@ use crate::{Features, MkfsError, MkfsOptions, target};
 ///
 /// Creates a file if it does not exist and its length is known: from `byte_count`, or because there
 /// is a root directory. Without `byte_count`, files that are too short for the root directory are
-/// made longer, if its content does not fit. Files are cut only once the file system is complete; after an error, created files
-/// are removed, and lengthened ones get their old length back. Refuses targets that a kernel or
-/// another program uses or that are given twice, and, without `force`, targets that hold a known
-/// file system or partition table.
+/// made longer, if its content does not fit in chunks of the kernel's sizes: in smaller ones for
+/// metadata, the file system could hardly be changed. Files are cut only once the file system is
+/// complete; after an error, created files are removed, and lengthened ones get their old length
+/// back. Refuses targets that a kernel or another program uses or that are given twice, and,
+/// without `force`, targets that hold a known file system or partition table.
 pub fn mkfs(targets: &[PathBuf], options: &MkfsOptions) -> Result<Summary, MkfsError> {
     target::refuse_twice(targets)?;
     let settings = Settings::resolve(options, Medium::of_targets(targets))?;
@@ -50,7 +51,7 @@ pub fn mkfs(targets: &[PathBuf], options: &MkfsOptions) -> Result<Summary, MkfsE
         .collect::<Result<_, _>>()?;
     let devices: Vec<Arc<dyn Device>> =
         images.iter().map(|image| Arc::clone(&image.device)).collect();
-    let make_in = |new_len: &dyn Fn(&Opened) -> u64| {
+    let make_in = |new_len: &dyn Fn(&Opened) -> u64, appetite| {
         let lens = images.iter().map(|image| (image.device.name(), new_len(image)));
         let rooms = device_rooms(lens, options, &settings)?;
         let space = first_groups(rooms, &settings, appetite)?;
@@ -59,17 +60,25 @@ pub fn mkfs(targets: &[PathBuf], options: &MkfsOptions) -> Result<Summary, MkfsE
     let mut new_len: Box<dyn Fn(&Opened) -> u64> = Box::new(|image| image.device.len_bytes());
     let wanted_len = |image: &Opened| target::new_len(image, options.byte_count, least_bytes);
     let grows = images.iter().any(|image| wanted_len(image) > image.device.len_bytes());
+    let is_short = |made: &Result<_, MkfsError>| {
+        matches!(made, Err(MkfsError::NoSpace { .. } | MkfsError::TooSmall { .. }))
+    };
     // The estimate is an upper bound. What fits makes no file longer.
-    let fits = if grows && options.byte_count.is_none() { Some(make_in(&*new_len)) } else { None };
-    let summary = match fits {
-        None | Some(Err(MkfsError::NoSpace { .. } | MkfsError::TooSmall { .. })) => {
+    let mut made = None;
+    if grows && options.byte_count.is_none() {
+        let least = Appetite { sizes: Sizes::LeastMetadata, ..appetite };
+        let tries = if settings.shrink { &[appetite][..] } else { &[appetite, least] };
+        made = tries.iter().map(|appetite| make_in(&*new_len, *appetite)).find(|it| !is_short(it));
+    }
+    let summary = match made {
+        Some(made) => made?,
+        None => {
             new_len = Box::new(wanted_len);
             for image in &images {
                 undo.lengthen(image, wanted_len(image))?;
             }
-            make_in(&*new_len)?
+            make_in(&*new_len, appetite)?
         }
-        Some(made) => made?,
     };
     undo.forget();
     for (image, made) in images.iter().zip(&summary.devices) {

@@ -136,6 +136,18 @@ fn a_file_that_is_long_enough_keeps_its_length() {
         oracle::check(from_ref(&disk), true).unwrap_or_else(|error| panic!("{error}"));
         fs::remove_file(disk).unwrap();
     }
+    // Where the usual chunks for metadata leave too little for data, there are smaller ones.
+    fs::write(folder.join("root/large"), vec![7; 972 << 20]).unwrap();
+    let disk = scratch.sparse_file("disk.img", 1 << 30);
+    let full = "mkfs -q -m single --rootdir root disk.img";
+    let output = Command::new(LARDER).args(full.split(' ')).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(len_of(folder), 1 << 30);
+    oracle::check(from_ref(&disk), true).unwrap_or_else(|error| panic!("{error}"));
+    let mount = KernelMount::open(from_ref(&disk), "");
+    fs::remove_file(mount.path().join("large")).unwrap();
+    fs::write(mount.path().join("small"), vec![7; 1 << 20]).unwrap();
+    drop(mount);
     // What does not fit makes it longer, and an error leaves it as it was.
     fs::write(folder.join("root/large"), vec![7; 100 << 20]).unwrap();
     let disk = scratch.sparse_file("disk.img", 60 << 20);

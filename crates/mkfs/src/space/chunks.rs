@@ -54,8 +54,20 @@ impl DeviceRoom {
 pub(crate) struct Appetite {
     pub(crate) data_bytes: u64,
     pub(crate) metadata_bytes: u64,
-    /// Whether chunks are made no larger than the content.
-    pub(crate) exact: bool,
+    pub(crate) sizes: Sizes,
+}
+
+/// How large chunks are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Sizes {
+    /// As on the kernel's file systems.
+    #[default]
+    Usual,
+    /// The same, except that those for metadata are no larger than the content needs, if that is
+    /// more than the kernel's smallest. The rest is for data.
+    LeastMetadata,
+    /// No larger than the content.
+    Exact,
 }
 
 #[derive(Clone, Debug)]
@@ -147,10 +159,14 @@ impl ChunkAllocator {
         data_stripes: u64,
         capacity_bytes: u64,
     ) -> u64 {
-        let Appetite { data_bytes, metadata_bytes, exact } = self.appetite;
+        let Appetite { data_bytes, metadata_bytes, sizes } = self.appetite;
+        let exact = sizes == Sizes::Exact;
         match usage {
             Use::System => system_stripe_bytes(settings) * data_stripes,
             Use::Metadata if exact => metadata_bytes.clamp(MIB, MAX_CHUNK_BYTES),
+            Use::Metadata if sizes == Sizes::LeastMetadata => {
+                metadata_bytes.clamp(min_metadata_bytes(settings), MAX_CHUNK_BYTES)
+            }
             Use::Metadata => {
                 let most = if self.total_bytes > LARGE_BYTES { GIB } else { 256 * MIB };
                 (capacity_bytes / 20).clamp(min_metadata_bytes(settings), most)

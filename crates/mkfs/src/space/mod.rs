@@ -22,7 +22,7 @@ use crate::MkfsError;
 use crate::settings::{Settings, Use};
 
 pub(crate) use chunks::{
-    Appetite, ChunkAllocator, DeviceRoom, min_device_bytes, needed_device_bytes,
+    Appetite, ChunkAllocator, DeviceRoom, Sizes, min_device_bytes, needed_device_bytes,
 };
 
 /// A chunk and its allocated ranges.
