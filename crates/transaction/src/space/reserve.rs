@@ -11,6 +11,15 @@
 //! Then no thread gets space before threads have run them, and the global reserve pays: it has room
 //! for a copy of all bookkeeping trees.
 //!
+//! How much that is: a file extent item takes 78 bytes, so a leaf of 16 KiB refers to 208 extents at
+//! most, and one of 64 KiB to 838. Each costs [`INSERTIONS_PER_REFERENCE`] insertions, for which the
+//! queue sets [`GROWTH_BYTES`] aside: 208 KiB for a leaf of 16 KiB, 838 KiB for one of 64 KiB. An
+//! operation copies a leaf for each item that it changes at most, and only operations that are in
+//! progress can owe. What they take in the end is less: a copy of each bookkeeping block once,
+//! however many references change it, and the items of the references, of at most 37 bytes inside
+//! the extent's item or 78 as their own. A reservation of all of that for each operation in a tree
+//! with snapshots would refuse changes on small file systems which fit.
+//!
 //! A caller that deletes may take from the global reserve, but no caller may take so much that
 //! commits or those after it have none. What a caller may take depends on what comes back: who
 //! deletes a name in a tree that shares blocks with a snapshot copies these, and their space never
