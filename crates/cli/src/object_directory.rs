@@ -3,9 +3,8 @@
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use larder_objects::{ObjectDevice, Options, Store};
+use larder_objects::{Address, Settings};
 
 /// The URL of the directory `path`, if that holds the objects of a file system.
 pub fn url_at(path: &Path) -> Option<PathBuf> {
@@ -14,9 +13,8 @@ pub fn url_at(path: &Path) -> Option<PathBuf> {
         return None;
     }
     let url = url_of(path).ok()?;
-    let store: Arc<dyn Store> = url.parse::<larder_objects::Address>().ok()?.connect().ok()?.0;
-    ObjectDevice::open_read_only(store, None, &Options::default()).ok()?;
-    Some(url.into())
+    let address: Address = url.parse().ok()?;
+    address.has_filesystem(&Settings::from_environment().ok()?).then(|| url.into())
 }
 
 /// The URL of a directory, which need not exist.

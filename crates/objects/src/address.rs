@@ -12,6 +12,8 @@ use url::Url;
 use crate::clock;
 use crate::device::Options;
 use crate::error::ObjectsError;
+use crate::head::read_manifest;
+use crate::keys::Keys;
 use crate::quantity::parse_seconds;
 use crate::settings::{Cached, Settings};
 use crate::states::State;
@@ -50,12 +52,32 @@ impl Address {
         Ok((self.store(&settings)?, self.options(&settings)))
     }
 
-    /// The store there, as `settings` say. [`requests_of_this_process`](crate::requests_of_this_process)
+    /// The store there, as `settings` say; if it is encrypted, what their key opens. [`requests_of_this_process`](crate::requests_of_this_process)
     /// counts the requests to it.
     ///
     /// # Errors
-    /// [`ObjectsError::Address`].
+    /// [`ObjectsError::Address`]; [`ObjectsError::NoKey`], [`ObjectsError::WrongKey`] and
+    /// [`ObjectsError::NotEncrypted`]; and those of the store.
     pub fn store(&self, settings: &Settings) -> Result<Arc<dyn Store>, ObjectsError> {
+        self.keys(settings)?.open(settings.key.as_ref())
+    }
+
+    /// The keys of what is encrypted there.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Address`].
+    pub fn keys(&self, settings: &Settings) -> Result<Keys, ObjectsError> {
+        Ok(Keys::of(self.plain_store(settings)?))
+    }
+
+    /// Whether a file system is there. Of what is encrypted this is not known without a key: it may
+    /// be streams, too.
+    pub fn has_filesystem(&self, settings: &Settings) -> bool {
+        let Ok(store) = self.plain_store(settings) else { return false };
+        read_manifest(&*store).is_ok() || Keys::of(store).are_there()
+    }
+
+    fn plain_store(&self, settings: &Settings) -> Result<Arc<dyn Store>, ObjectsError> {
         if self.is_local() {
             let refused = || ObjectsError::Address {
                 text: self.url.to_string(),

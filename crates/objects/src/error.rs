@@ -11,7 +11,7 @@ use crate::store::{Problem, Store, StoreError};
 pub enum ObjectsError {
     /// A request failed.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
 
     /// There is no device here.
     #[error("{store}: there is no file system here; --create SIZE makes one")]
@@ -127,6 +127,80 @@ pub enum ObjectsError {
         why: String,
     },
 
+    /// What is encrypted needs a key.
+    #[error(
+        "{store}: encryption needs a key, and none is given: name a file that holds it in \
+         LARDER_KEY_FILE, or a command that prints it in LARDER_KEY_COMMAND"
+    )]
+    NoKey {
+        /// The store's name.
+        store: String,
+    },
+
+    /// The user's key is not one of those here.
+    #[error(
+        "{store}: the key that {name} gives is none of those here; nothing was read or changed. \
+         'larder objects key list' shows when they were made"
+    )]
+    WrongKey {
+        /// The store's name.
+        store: String,
+        /// The variable or option that gives the key.
+        name: &'static str,
+    },
+
+    /// The user gives a key, and nothing here is encrypted.
+    #[error(
+        "{store}: {name} gives a key, and nothing here is encrypted; make something encrypted with \
+         --encrypt, or unset {name} to use what is here without encryption"
+    )]
+    NotEncrypted {
+        /// The store's name.
+        store: String,
+        /// The variable or option that gives the key.
+        name: &'static str,
+    },
+
+    /// There are no keys here.
+    #[error("{store}: nothing here is encrypted, so that there are no keys")]
+    NoKeys {
+        /// The store's name.
+        store: String,
+    },
+
+    /// What is here is not encrypted, and stays so.
+    #[error(
+        "{store}: what is here is not encrypted, and cannot become so; choose another place for \
+         what is to be encrypted"
+    )]
+    NotEmpty {
+        /// The store's name.
+        store: String,
+    },
+
+    /// There is no such key here.
+    #[error("{store}: there is no key {id}; 'larder objects key list' shows those that are there")]
+    NoSuchKey {
+        /// The store's name.
+        store: String,
+        /// What the caller asked for.
+        id: String,
+    },
+
+    /// Without this key nobody could read anything.
+    #[error("{store}: this is the last key, without which nobody can read anything; add another")]
+    LastKey {
+        /// The store's name.
+        store: String,
+    },
+
+    /// There is no room for another key.
+    #[error("{store}: there are 16 keys, and no more can be; remove one first")]
+    TooManyKeys {
+        /// The store's name.
+        store: String,
+    },
+
     /// There is no catalogue of streams here.
     #[error("{store}: there are no streams here; 'larder send --to' puts them into a store")]
     NoStreams {
@@ -220,6 +294,7 @@ impl ObjectsError {
                 Problem::Full => io::ErrorKind::StorageFull,
                 Problem::Temporary => io::ErrorKind::TimedOut,
                 Problem::Unsupported => io::ErrorKind::Unsupported,
+                Problem::Damaged => io::ErrorKind::InvalidData,
                 Problem::Condition | Problem::Other => io::ErrorKind::Other,
             },
             Self::Missing { .. }
@@ -228,8 +303,11 @@ impl ObjectsError {
             | Self::NoStreams { .. }
             | Self::NoSuchStream { .. }
             | Self::NotThere { .. }
+            | Self::NoKeys { .. }
+            | Self::NoSuchKey { .. }
             | Self::Pruned { .. } => io::ErrorKind::NotFound,
-            Self::Exists { .. } => io::ErrorKind::AlreadyExists,
+            Self::Exists { .. } | Self::NotEmpty { .. } => io::ErrorKind::AlreadyExists,
+            Self::NoKey { .. } | Self::WrongKey { .. } => io::ErrorKind::PermissionDenied,
             Self::InUse { .. } | Self::NotClosed { .. } | Self::Needed { .. } => {
                 io::ErrorKind::ResourceBusy
             }
@@ -239,9 +317,24 @@ impl ObjectsError {
             | Self::Unconditional { .. } => io::ErrorKind::ReadOnlyFilesystem,
             Self::Address { .. }
             | Self::Ambiguous { .. }
+            | Self::NotEncrypted { .. }
+            | Self::LastKey { .. }
+            | Self::TooManyKeys { .. }
             | Self::Setting { .. }
             | Self::Sound { .. } => io::ErrorKind::InvalidInput,
             Self::Damaged { .. } => io::ErrorKind::InvalidData,
+        }
+    }
+}
+
+/// A damaged object is one, whoever finds it out.
+impl From<StoreError> for ObjectsError {
+    fn from(error: StoreError) -> Self {
+        match error.problem {
+            Problem::Damaged => {
+                Self::Damaged { object: error.object, why: error.source.to_string() }
+            }
+            _ => Self::Store(error),
         }
     }
 }

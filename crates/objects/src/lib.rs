@@ -21,7 +21,8 @@
 //!
 //! - [`Settings`]: what the user sets in the environment for all stores.
 //! - [`Store`]: objects with conditions. [`Directory`], [`Remote`]; [`Retrying`]. `Remote` needs
-//!   the feature `remote`, which is a default.
+//!   the feature `remote`, which is a default. [`Encrypted`] seals what goes to another one.
+//! - [`Keys`]: who can read what is encrypted.
 //! - [`Address`]: a URL, and which state is meant.
 //! - [`ObjectDevice`]: the device. [`info`], [`verify`].
 //! - [`Policy`]: which [`State`]s are kept.
@@ -61,8 +62,10 @@ mod fetch;
 mod flush;
 mod garbage;
 mod head;
+mod hex;
 mod hold;
 mod id;
+mod keys;
 mod manifest;
 mod map;
 mod past;
@@ -86,6 +89,7 @@ pub use clone::{Beside, clone};
 pub use device::{Info, ObjectDevice, Options, info};
 pub use error::ObjectsError;
 pub use garbage::Collected;
+pub use keys::{DataKey, KeySource, Keys, Slot};
 pub use quantity::{parse_seconds, parse_size};
 pub use rebuild::rebuild;
 pub use settings::{Cached, Settings};
@@ -93,7 +97,7 @@ pub use states::{Policy, State};
 #[cfg(feature = "remote")]
 pub use store::Remote;
 pub use store::{
-    Counting, Directory, Layer, Listed, Problem, Requests, Retrying, Store, StoreError, Version,
-    Versioned, requests_of_this_process,
+    Counting, Directory, Encrypted, Layer, Listed, Problem, Requests, Retrying, Store, StoreError,
+    Version, Versioned, requests_of_this_process,
 };
 pub use verify::{Finding, Verified, verify};

@@ -7,12 +7,19 @@ use std::time::Duration;
 
 use crate::cache::CacheFolder;
 use crate::error::ObjectsError;
+use crate::keys::KeySource;
 use crate::quantity::{parse_seconds, parse_size};
 
 /// Repeating requests ends after this time.
 const PATIENCE: &str = "LARDER_PATIENCE";
 /// The folder of the cache on disk.
 const CACHE: &str = "LARDER_CACHE";
+/// Where the key of what is encrypted is, or the key itself.
+const KEYS: [(&str, fn(&'static str, OsString) -> KeySource); 3] = [
+    ("LARDER_KEY_FILE", |name, path| KeySource::file(name, path)),
+    ("LARDER_KEY_COMMAND", |name, command| KeySource::command(name, command)),
+    ("LARDER_KEY", |name, key| KeySource::value(name, &key)),
+];
 /// What the files there take at most.
 const CACHE_SIZE: &str = "LARDER_CACHE_SIZE";
 
@@ -26,6 +33,8 @@ pub struct Settings {
     pub patience: Option<Duration>,
     /// Where content of segments is kept on a disk of this machine.
     pub cache: Cached,
+    /// The key of what is encrypted.
+    pub key: Option<KeySource>,
 }
 
 /// Of which stores content is kept on disk.
@@ -42,7 +51,8 @@ pub enum Cached {
 impl Settings {
     /// The settings of this process: `LARDER_PATIENCE` (`5m`; for ever for a writer),
     /// `LARDER_CACHE` (a folder; by default
-    /// `larder` in the user's folder for caches), `LARDER_CACHE_SIZE` (`4G`; `0`: no cache).
+    /// `larder` in the user's folder for caches), `LARDER_CACHE_SIZE` (`4G`; `0`: no cache), and one
+    /// of `LARDER_KEY_FILE`, `LARDER_KEY_COMMAND` and `LARDER_KEY`.
     ///
     /// # Errors
     /// [`ObjectsError::Setting`].
@@ -65,7 +75,21 @@ impl Settings {
             (None, Some(path)) => Cached::Remote(folder(path)),
             (None, None) => Cached::Nothing,
         };
-        Ok(Self { patience: patience.map(Duration::from_secs), cache })
+        let patience = patience.map(Duration::from_secs);
+        Ok(Self { patience, cache, key: key(&variable)? })
+    }
+}
+
+fn key(variable: &impl Fn(&str) -> Option<OsString>) -> Result<Option<KeySource>, ObjectsError> {
+    let mut given =
+        KEYS.into_iter().filter_map(|(name, source)| Some((name, source, variable(name)?)));
+    let Some((name, source, value)) = given.next() else { return Ok(None) };
+    match given.next() {
+        None => Ok(Some(source(name, value))),
+        Some((other, ..)) => {
+            let why = format!("{other} gives a key, too; unset one of them");
+            Err(ObjectsError::Setting { name, why })
+        }
     }
 }
 

@@ -20,6 +20,9 @@ use crate::progress::Progress;
 /// Example: larder import disk.img s3://bucket/photos
 #[derive(Debug, Args)]
 pub struct Import {
+    /// Encrypt what is stored, with the key that LARDER_KEY_FILE or its like gives
+    #[arg(long)]
+    encrypt: bool,
     /// The image or device to copy, which must not be in use
     #[arg(value_name = "IMAGE")]
     image: PathBuf,
@@ -32,7 +35,7 @@ impl Import {
     pub fn run(self) -> Outcome {
         // Nothing may change it meanwhile.
         let image = FileDevice::open(&self.image, Access::ReadWrite)?;
-        create_at(&self.address, image.len_bytes())?;
+        create_at(&self.address, image.len_bytes(), self.encrypt)?;
         let (store, options) = self.address.connect()?;
         let device = ObjectDevice::open(store, &options)?;
         let mut progress = Progress::of_bytes();

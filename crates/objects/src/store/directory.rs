@@ -19,6 +19,8 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
+use crate::hex;
+
 use super::{Listed, Problem, Store, StoreError, Version, Versioned};
 
 /// The folder of files that are not objects yet.
@@ -200,10 +202,7 @@ impl Store for Directory {
 
 /// The version of an object with this content.
 fn version_of(content: &[u8]) -> Version {
-    let digits = |byte: &u8| {
-        [byte >> 4, byte & 15].map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)]))
-    };
-    Version(Sha256::digest(content).iter().flat_map(digits).collect())
+    Version(hex::text(&Sha256::digest(content)))
 }
 
 /// A new file, locked.

@@ -17,6 +17,8 @@ pub enum Problem {
     Full,
     /// The store cannot do it at all.
     Unsupported,
+    /// The object is there, and is not what was written.
+    Damaged,
     /// The network, or the server for now: the same request may succeed later.
     Temporary,
     /// Anything else.
@@ -28,7 +30,7 @@ impl Problem {
     /// before: what a store refuses then, it refuses for now, or until somebody mends it. The others
     /// are answers about the object.
     pub(crate) fn is_passing(self) -> bool {
-        !matches!(self, Self::NotFound | Self::Condition)
+        !matches!(self, Self::NotFound | Self::Condition | Self::Damaged)
     }
 }
 
@@ -67,9 +69,11 @@ impl fmt::Display for StoreError {
             Problem::NotFound => write!(f, "{object}: there is no such object"),
             Problem::Condition => write!(f, "{object}: somebody else created or replaced it"),
             Problem::Denied => write!(f, "{object}: access is denied: {source}"),
-            Problem::Full | Problem::Unsupported | Problem::Temporary | Problem::Other => {
-                write!(f, "{object}: {source}")
-            }
+            Problem::Full
+            | Problem::Unsupported
+            | Problem::Damaged
+            | Problem::Temporary
+            | Problem::Other => write!(f, "{object}: {source}"),
         }
     }
 }

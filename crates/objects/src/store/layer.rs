@@ -89,6 +89,10 @@ impl<L: Layer> Store for L {
         self.pass(name, |below| below.replace(name, content.clone(), version, before))
     }
 
+    fn mend(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
+        self.pass(name, |below| below.mend(name, content.clone()))
+    }
+
     fn delete(&self, name: &str) -> Result<(), StoreError> {
         self.pass(name, |below| below.delete(name))
     }

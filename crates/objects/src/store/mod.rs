@@ -5,6 +5,7 @@ mod aws_files;
 mod based;
 mod counting;
 mod directory;
+mod encrypted;
 mod error;
 #[cfg(feature = "remote")]
 mod http;
@@ -25,6 +26,7 @@ use bytes::Bytes;
 pub(crate) use based::Based;
 pub use counting::{Counting, Requests, requests_of_this_process};
 pub use directory::Directory;
+pub use encrypted::Encrypted;
 pub use error::{Problem, StoreError};
 pub use layer::Layer;
 #[cfg(feature = "remote")]
@@ -151,6 +153,16 @@ pub trait Store: Send + Sync + fmt::Debug {
             Problem::Condition => error.into_passing(),
             _ => error,
         })
+    }
+
+    /// Gives a damaged object its content.
+    ///
+    /// # Errors
+    /// As for [`replace`](Self::replace); and [`Problem::NotFound`].
+    fn mend(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
+        // A deletion before a new creation could arrive after it.
+        let found = self.get_versioned(name)?;
+        self.replace(name, content, &found.version, &found.content).map(drop)
     }
 
     /// Deletes an object, which may be gone already.

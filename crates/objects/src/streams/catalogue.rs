@@ -12,7 +12,7 @@ use crate::fetch::understood;
 use crate::store::{Problem, Store, Versioned};
 
 /// The catalogue's name.
-pub(super) const NAME: &str = "catalogue";
+pub(crate) const NAME: &str = "catalogue";
 
 const MAGIC: &[u8; 8] = b"LarderSC";
 const VERSION: u64 = 1;

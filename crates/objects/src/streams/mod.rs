@@ -33,6 +33,7 @@ mod prune;
 mod upload;
 mod verify;
 
+pub(crate) use catalogue::NAME as CATALOGUE;
 pub use catalogue::{Catalogue, Description, Name, Origin, Stream, StreamId, Unfinished};
 pub use download::Download;
 pub use prune::{Pruned, Pruning, prune};

@@ -9,6 +9,7 @@ use super::catalogue::{Stream, StreamId};
 use crate::codec::Malformed;
 use crate::error::ObjectsError;
 use crate::fetch::understood;
+use crate::hex;
 use crate::store::Store;
 
 /// The folder of parts.
@@ -37,21 +38,13 @@ impl Checksum {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let mut bytes = [0; CHECKSUM_BYTES];
-        let (digits, rest) = text.as_bytes().as_chunks::<2>();
-        if digits.len() != CHECKSUM_BYTES || !rest.is_empty() {
-            return None;
-        }
-        for (byte, pair) in bytes.iter_mut().zip(digits) {
-            *byte = u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()?;
-        }
-        Some(Self(bytes))
+        hex::bytes(text).map(Self)
     }
 }
 
 impl fmt::Display for Checksum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex::text(&self.0))
     }
 }
 

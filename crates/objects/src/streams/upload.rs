@@ -261,15 +261,8 @@ fn send(
     let mut sent = Sent { checksum: part.checksum, found_bytes: 0 };
     match there.get(&part) {
         Some(found) if *found == len_bytes => sent.found_bytes = len_bytes,
-        Some(_) => mend(store, &part.name(), content)?,
+        Some(_) => store.mend(&part.name(), content)?,
         None => store.create(&part.name(), content)?,
     }
     Ok(sent)
-}
-
-/// Gives a damaged part its content. A deletion before a new creation could arrive after it.
-fn mend(store: &dyn Store, name: &str, content: Bytes) -> Result<(), ObjectsError> {
-    let found = store.get_versioned(name)?;
-    store.replace(name, content, &found.version, &found.content)?;
-    Ok(())
 }

@@ -13,11 +13,11 @@ use larder_objects::streams::{
     Begun, Catalogue, Description, Download, Name, Origin, Pace, Upload,
 };
 use larder_objects::{
-    CacheFolder, Listed, ObjectDevice, Options, Policy, Store, StoreError, Version, Versioned,
-    verify,
+    CacheFolder, DataKey, Listed, ObjectDevice, Options, Policy, Store, StoreError, Version,
+    Versioned, verify,
 };
 
-use crate::support::{MemoryStore, assert_sound};
+use crate::support::{MemoryStore, assert_sound, keys, opened};
 
 const MIB: usize = 1 << 20;
 const LEN: usize = 12 * MIB;
@@ -148,19 +148,23 @@ const WRONG: [Wrong; 7] = [
 
 #[test]
 fn a_wrong_reply_is_asked_for_again_and_never_kept() {
+    keys().into_iter().for_each(|key| ask_again(key.as_ref()));
+}
+
+fn ask_again(key: Option<&DataKey>) {
     for wrong in WRONG {
         for first in 0.. {
             let store = Arc::new(Liar::new(wrong, u64::MAX, 0));
-            written(&(Arc::clone(&store) as _));
+            written(&opened(Arc::clone(&store), key));
             let store = Arc::new(into_store(store).again(wrong, first, 2));
             let folder = tempfile::tempdir().unwrap();
-            let found = read(&(Arc::clone(&store) as _), Some(folder.path()));
+            let found = read(&opened(Arc::clone(&store), key), Some(folder.path()));
             assert!(found == content(), "{wrong:?} {first}");
             if store.replies() <= first {
                 break;
             }
             // What is in the cache now is right.
-            assert!(read(&(Arc::clone(&store) as _), Some(folder.path())) == content());
+            assert!(read(&opened(Arc::clone(&store), key), Some(folder.path())) == content());
         }
     }
 }
@@ -168,11 +172,15 @@ fn a_wrong_reply_is_asked_for_again_and_never_kept() {
 /// Little is left of several segments, so that garbage collection copies it.
 #[test]
 fn garbage_collection_copies_no_wrong_reply() {
+    keys().into_iter().for_each(|key| collect_garbage(key.as_ref()));
+}
+
+fn collect_garbage(key: Option<&DataKey>) {
     const BLOCK: usize = 4096;
     for wrong in WRONG {
         for first in 0.. {
             let store = Arc::new(Liar::new(wrong, u64::MAX, 0));
-            let shared: Arc<dyn Store> = Arc::clone(&store) as _;
+            let shared = opened(Arc::clone(&store), key);
             ObjectDevice::create(&*shared, LEN as u64, NOTHING, 0).unwrap();
             let options = Options { segment_bytes: 64 * BLOCK, ..Options::default() };
             let device = ObjectDevice::open_elsewhere(Arc::clone(&shared), &options).unwrap();
@@ -184,14 +192,14 @@ fn garbage_collection_copies_no_wrong_reply() {
             }
             drop((device, shared));
             let store = Arc::new(into_store(store).again(wrong, first, 2));
-            let shared: Arc<dyn Store> = Arc::clone(&store) as _;
+            let shared = opened(Arc::clone(&store), key);
             // The trial of conditions has no checksums, and the opening may fail.
             if let Ok(device) = ObjectDevice::open_elsewhere(Arc::clone(&shared), &options) {
                 let _ = device.collect_garbage(|_, _| ());
             }
             let is_last = store.replies() <= first;
             drop(shared);
-            let store: Arc<dyn Store> = Arc::new(into_store(store).again(wrong, u64::MAX, 0));
+            let store = opened(into_store(store).again(wrong, u64::MAX, 0), key);
             assert_sound(&*store);
             let device = ObjectDevice::open_read_only(store, None, &options).unwrap();
             for block in (0..512).step_by(8) {
@@ -209,8 +217,12 @@ fn garbage_collection_copies_no_wrong_reply() {
 /// Each object but the manifest is damaged in turn: verification names it, and goes on.
 #[test]
 fn verification_finds_all_damage_that_a_kept_state_would_meet() {
+    keys().into_iter().for_each(|key| damage_and_verify(key.as_ref()));
+}
+
+fn damage_and_verify(key: Option<&DataKey>) {
     let memory = Arc::new(MemoryStore::default());
-    let store: Arc<dyn Store> = Arc::clone(&memory) as _;
+    let store = opened(Arc::clone(&memory), key);
     ObjectDevice::create(&*store, LEN as u64, Policy::default(), 0).unwrap();
     let options = Options { segment_bytes: 64 << 10, most_ranges: 4, ..Options::default() };
     for round in 0..6_u8 {
@@ -226,11 +238,11 @@ fn verification_finds_all_damage_that_a_kept_state_would_meet() {
     let names = memory.names();
     let objects = names.iter().filter(|name| name.contains('/'));
     let damage = |name: &str| {
-        let found = store.get_versioned(name).unwrap();
+        let found = memory.get_versioned(name).unwrap();
         let mut content = found.content.to_vec();
         let middle = content.len() / 2;
         content[middle] ^= 1;
-        store.replace(name, content.into(), &found.version, &found.content).unwrap();
+        memory.replace(name, content.into(), &found.version, &found.content).unwrap();
         found.content
     };
     let findings = || verify(&*store, |_, _| ()).unwrap().findings;
@@ -243,8 +255,8 @@ fn verification_finds_all_damage_that_a_kept_state_would_meet() {
         let is_copy = name.starts_with("copies/");
         assert!(found.iter().all(|it| it.states.is_none() == is_copy), "{name}: {found:?}");
         damaged.push(name);
-        let version = store.get_versioned(name).unwrap();
-        store.replace(name, before, &version.version, &version.content).unwrap();
+        let version = memory.get_versioned(name).unwrap();
+        memory.replace(name, before, &version.version, &version.content).unwrap();
     }
     assert_sound(&*store);
     // It goes on after the first.
@@ -254,7 +266,7 @@ fn verification_finds_all_damage_that_a_kept_state_would_meet() {
         for name in &objects[..3] {
             damage(name);
         }
-        store.delete(objects[3]).unwrap();
+        memory.delete(objects[3]).unwrap();
         assert_eq!(findings().len(), before + 4, "{:?}", findings());
     }
 }
@@ -262,12 +274,16 @@ fn verification_finds_all_damage_that_a_kept_state_would_meet() {
 /// Each reply while a stream is received is wrong in turn.
 #[test]
 fn a_stream_is_received_in_spite_of_wrong_replies() {
+    keys().into_iter().for_each(|key| receive(key.as_ref()));
+}
+
+fn receive(key: Option<&DataKey>) {
     let pace = Pace { part_bytes: 1000, at_once: 2 };
     let content = &content()[..5500];
     for wrong in WRONG {
         for first in 0.. {
             let store = Arc::new(Liar::new(wrong, u64::MAX, 0));
-            let shared: Arc<dyn Store> = Arc::clone(&store) as _;
+            let shared = opened(Arc::clone(&store), key);
             let description = Description {
                 snapshot: Origin { uuid: [1; 16], ctransid: 1 },
                 parent: None,
@@ -281,7 +297,7 @@ fn a_stream_is_received_in_spite_of_wrong_replies() {
             upload.write_all(content).unwrap();
             upload.finish().unwrap();
             let store = Arc::new(into_store(store).again(wrong, first, 2));
-            let shared: Arc<dyn Store> = Arc::clone(&store) as _;
+            let shared = opened(Arc::clone(&store), key);
             let catalogue = Catalogue::load(&*shared).unwrap();
             let stream = &catalogue.streams[0];
             let mut received = Vec::new();

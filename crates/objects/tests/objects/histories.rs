@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{MemoryStore, Network, Persistent, assert_sound, effort, explore, seed};
+use crate::support::{
+    MemoryStore, Network, Persistent, assert_sound, effort, explore, opened, seed,
+};
 use bytes::Bytes;
 use larder_device::Device;
 use larder_objects::{
-    Listed, ObjectDevice, ObjectsError, Options, Policy, StateName, Store, StoreError, Version,
-    Versioned, info, rebuild,
+    DataKey, Listed, ObjectDevice, ObjectsError, Options, Policy, StateName, Store, StoreError,
+    Version, Versioned, info, rebuild,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -61,6 +63,7 @@ struct History {
     delete_after: u64,
     readers: Vec<Reader>,
     store: Arc<MemoryStore>,
+    key: Option<DataKey>,
     writers: Vec<Writer>,
     /// The content of states whose number is known.
     states: BTreeMap<u64, Image>,
@@ -71,18 +74,20 @@ struct History {
 }
 
 impl History {
-    fn new(seed: u64, store: MemoryStore) -> Self {
+    fn new(seed: u64, store: MemoryStore, key: Option<DataKey>) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let store = Arc::new(store);
         let policies = ["", "all=1h", "all=1h,hourly=1d,daily=30d"];
         let policy: Policy = policies[rng.random_range(0..policies.len())].parse().unwrap();
         let delete_after = [0, 600][rng.random_range(0..2)];
         store.set_clock(rng.random_range(0..1 << 32));
-        ObjectDevice::create(&*store, BLOCKS * BLOCK_BYTES, policy, delete_after).unwrap();
+        let seen = opened(Arc::clone(&store), key.as_ref());
+        ObjectDevice::create(&*seen, BLOCKS * BLOCK_BYTES, policy, delete_after).unwrap();
         let zeros = vec![0; BLOCKS as usize];
         Self {
             rng,
             store,
+            key,
             delete_after,
             readers: Vec::new(),
             writers: Vec::new(),
@@ -90,6 +95,11 @@ impl History {
             possible: vec![zeros],
             next: 1,
         }
+    }
+
+    /// The store as a program on this machine sees it.
+    fn seen(&self) -> Arc<dyn Store> {
+        opened(Arc::clone(&self.store), self.key.as_ref())
     }
 
     fn options(&mut self) -> Options {
@@ -113,7 +123,7 @@ impl History {
             network.cut_after(self.rng.random_range(1..12));
         }
         let options = self.options();
-        let path = Arc::new(Persistent(Arc::clone(&network)));
+        let path = opened(Persistent(Arc::clone(&network)), self.key.as_ref());
         let Ok(device) = ObjectDevice::open_elsewhere(path, &options) else {
             // It may have fenced the others all the same.
             self.retire_fenced();
@@ -182,7 +192,7 @@ impl History {
 
     /// A program opens a kept state for reading.
     fn begin_to_read(&mut self) {
-        let store: Arc<dyn Store> = Arc::clone(&self.store) as _;
+        let store = self.seen();
         let states = info(&*store).unwrap().states;
         let state = states[self.rng.random_range(0..states.len())];
         let options = Options { cache_bytes: 0, ..self.options() };
@@ -257,7 +267,7 @@ impl History {
             let writer = self.writers.swap_remove(at);
             return self.end(writer);
         }
-        let next = self.next;
+        let (next, seen) = (self.next, self.seen());
         let (rng, writer) = (&mut self.rng, &mut self.writers[at]);
         let first = rng.random_range(0..BLOCKS);
         let count = rng.random_range(1..=(BLOCKS - first).min(6));
@@ -290,7 +300,7 @@ impl History {
                     writer.has_unflushed = false;
                     if !writer.is_fenced {
                         self.possible = vec![writer.now.clone()];
-                        let number = info(&*self.store).unwrap().state.number;
+                        let number = info(&*seen).unwrap().state.number;
                         self.states.insert(number, writer.now.clone());
                     }
                 }
@@ -313,7 +323,7 @@ impl History {
                 if collected.is_ok() {
                     assert!(!writer.is_fenced, "a fenced writer has made a checkpoint");
                     self.possible = vec![writer.now.clone()];
-                    let number = info(&*self.store).unwrap().state.number;
+                    let number = info(&*seen).unwrap().state.number;
                     self.states.insert(number, writer.now.clone());
                 }
             }
@@ -324,7 +334,7 @@ impl History {
     fn finish(mut self) {
         self.retire_fenced();
         let options = self.options();
-        let store: Arc<dyn Store> = Arc::clone(&self.store) as _;
+        let store = self.seen();
         assert_sound(&*store);
         self.assert_states(&options);
         if self.rng.random_bool(0.3) {
@@ -337,7 +347,7 @@ impl History {
         drop(device);
         self.assert_states(&options);
         assert_sound(&*store);
-        assert_nothing_is_left(&self.store, &options);
+        assert_nothing_is_left(&self.store, &store, &options);
     }
 
     /// The manifest is damaged or lost, and rebuilt.
@@ -362,7 +372,7 @@ impl History {
 
     /// Every state that the device says it keeps is there.
     fn assert_states(&self, options: &Options) {
-        let store: Arc<dyn Store> = Arc::clone(&self.store) as _;
+        let store = self.seen();
         let states = info(&*store).unwrap().states;
         assert!(states.is_sorted_by_key(|state| (state.number, state.time)), "{states:?}");
         for state in states {
@@ -379,10 +389,10 @@ impl History {
 
 /// After two more rounds of garbage collection without kept states, the store has only what the
 /// last state needs.
-fn assert_nothing_is_left(store: &Arc<MemoryStore>, options: &Options) {
+fn assert_nothing_is_left(memory: &MemoryStore, store: &Arc<dyn Store>, options: &Options) {
     let nothing = "".parse().unwrap();
     for _ in 0..3 {
-        let device = ObjectDevice::open_elsewhere(Arc::clone(store) as _, options).unwrap();
+        let device = ObjectDevice::open_elsewhere(Arc::clone(store), options).unwrap();
         device.set_policy(nothing, 0).unwrap();
         device.collect_garbage(|_, _| ()).unwrap();
     }
@@ -395,11 +405,11 @@ fn assert_nothing_is_left(store: &Arc<MemoryStore>, options: &Options) {
         let is_of_nobody = name.starts_with("probe-") || name.starts_with("copies/");
         is_of_nobody || (name.starts_with("flushes/") && is_end)
     };
-    let there = store.names().len() - store.names().iter().filter(stays).count();
+    let there = memory.names().len() - memory.names().iter().filter(stays).count();
     assert!(
         there as u64 <= needed + 1,
         "{there} objects, of which {needed} and the manifest are needed: {:?}",
-        store.names()
+        memory.names()
     );
 }
 
@@ -467,9 +477,9 @@ fn writes_and_checkpoints_at_once() {
     }
 }
 
-fn assert_all_end_well(time: Duration, store: fn() -> MemoryStore) {
+fn assert_all_end_well(time: Duration, store: fn() -> MemoryStore, key: fn() -> Option<DataKey>) {
     explore(time, 10_000, |seed| {
-        let mut history = History::new(seed, store());
+        let mut history = History::new(seed, store(), key());
         let steps = history.rng.random_range(5..120);
         (0..steps).for_each(|_| history.step());
         history.finish();
@@ -478,12 +488,18 @@ fn assert_all_end_well(time: Duration, store: fn() -> MemoryStore) {
 
 #[test]
 fn every_history_ends_with_a_state_that_a_flush_made() {
-    assert_all_end_well(Duration::from_secs(50), MemoryStore::default);
+    assert_all_end_well(Duration::from_secs(50), MemoryStore::default, || None);
 }
 
 #[test]
 fn every_history_in_a_directory_ends_with_a_state_that_a_flush_made() {
-    assert_all_end_well(Duration::from_secs(20), MemoryStore::in_a_directory);
+    assert_all_end_well(Duration::from_secs(20), MemoryStore::in_a_directory, || None);
+}
+
+#[test]
+fn every_encrypted_history_ends_with_a_state_that_a_flush_made() {
+    let key = || Some(DataKey::random());
+    assert_all_end_well(Duration::from_secs(20), MemoryStore::default, key);
 }
 
 #[test]

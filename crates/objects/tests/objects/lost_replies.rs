@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use crate::support::{MemoryStore, assert_sound};
+use crate::support::{MemoryStore, assert_sound, keys, opened};
 use larder_device::Device;
 use larder_objects::streams::{
     Begun, Catalogue, Description, Download, Name, Origin, Pace, Pruning, Upload, prune,
@@ -30,13 +30,17 @@ impl Layer for Twice {
     }
 }
 
-fn store() -> Arc<dyn Store> {
-    Arc::new(Twice(MemoryStore::default()))
+/// One that is not encrypted, and one that is.
+fn stores() -> [Arc<dyn Store>; 2] {
+    keys().map(|key| opened(Twice(MemoryStore::default()), key.as_ref()))
 }
 
 #[test]
 fn a_device_is_made_and_written() {
-    let store = store();
+    stores().into_iter().for_each(make_and_write);
+}
+
+fn make_and_write(store: Arc<dyn Store>) {
     ObjectDevice::create(&*store, 1 << 20, Policy::default(), 0).unwrap();
     for round in 0..4_u8 {
         let device = ObjectDevice::open_elsewhere(Arc::clone(&store), &Options::default()).unwrap();
@@ -55,7 +59,11 @@ fn a_device_is_made_and_written() {
 
 #[test]
 fn streams_are_sent_received_and_pruned() {
-    let (store, pace) = (store(), Pace { part_bytes: 100, at_once: 3 });
+    stores().into_iter().for_each(send_receive_and_prune);
+}
+
+fn send_receive_and_prune(store: Arc<dyn Store>) {
+    let pace = Pace { part_bytes: 100, at_once: 3 };
     for number in 0..3_u8 {
         let origin = Origin { uuid: [number; 16], ctransid: 1 };
         let description = Description {

@@ -3,6 +3,7 @@
 mod cache;
 mod clones;
 mod damage;
+mod encryption;
 mod histories;
 mod lost_replies;
 mod refusals;

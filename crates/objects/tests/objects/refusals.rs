@@ -8,10 +8,11 @@ use std::thread;
 use bytes::Bytes;
 use larder_device::Device;
 use larder_objects::{
-    Listed, ObjectDevice, Options, Policy, Problem, Store, StoreError, Version, Versioned, info,
+    DataKey, Listed, ObjectDevice, Options, Policy, Problem, Store, StoreError, Version, Versioned,
+    info,
 };
 
-use crate::support::{MemoryStore, REFUSALS, assert_sound, error};
+use crate::support::{MemoryStore, REFUSALS, assert_sound, error, keys, opened};
 
 /// A store that refuses one request, or so many from one on.
 #[derive(Debug)]
@@ -99,22 +100,23 @@ fn assert_content(device: &ObjectDevice, rounds: u8) {
 }
 
 /// Returns whether there was a request to refuse.
-fn try_one(problem: Problem, does_it: bool, first: u64, count: u64) -> bool {
+fn try_one(key: Option<&DataKey>, problem: Problem, does_it: bool, first: u64, count: u64) -> bool {
     const ROUNDS: u8 = 3;
-    let store = MemoryStore::default();
+    let store = Arc::new(MemoryStore::default());
     let policy = Policy { all: 0, hourly: 0, daily: 0 };
-    ObjectDevice::create(&store, 1 << 20, policy, 0).unwrap();
+    ObjectDevice::create(&*opened(Arc::clone(&store), key), 1 << 20, policy, 0).unwrap();
+    let store = Arc::into_inner(store).unwrap();
     let requests = AtomicU64::new(0);
     let store = Arc::new(Refusing { store, problem, does_it, first: u64::MAX, count, requests });
     let options = Options { cache_bytes: 0, segment_bytes: 1024, ..Options::default() };
-    let device = ObjectDevice::open_elsewhere(Arc::clone(&store) as _, &options).unwrap();
+    let device = ObjectDevice::open_elsewhere(opened(Arc::clone(&store), key), &options).unwrap();
     drop(device);
     let store = Arc::into_inner(store).unwrap();
     let opening = store.requests.load(Ordering::Relaxed);
     let requests = AtomicU64::new(0);
     // The opening itself may be refused.
     let store = Arc::new(Refusing { first: opening - 1 + first, requests, ..store });
-    let device = ObjectDevice::open_elsewhere(Arc::clone(&store) as _, &options).unwrap();
+    let device = ObjectDevice::open_elsewhere(opened(Arc::clone(&store), key), &options).unwrap();
     for round in 0..ROUNDS {
         device.write_at(&[round + 1; BLOCK], u64::from(round) * BLOCK as u64).unwrap();
         device.flush().unwrap();
@@ -123,9 +125,9 @@ fn try_one(problem: Problem, does_it: bool, first: u64, count: u64) -> bool {
         assert_content(&device, round + 1);
     }
     drop(device);
-    assert!(info(&store.store).unwrap().is_closed || count > 1);
     let was_refused = store.requests.load(Ordering::Relaxed) > store.first;
-    let store: Arc<dyn Store> = Arc::new(Arc::into_inner(store).unwrap().store);
+    let store = opened(Arc::into_inner(store).unwrap().store, key);
+    assert!(info(&*store).unwrap().is_closed || count > 1);
     assert_sound(&*store);
     assert_content(&ObjectDevice::open_read_only(store, None, &options).unwrap(), ROUNDS);
     was_refused
@@ -134,16 +136,20 @@ fn try_one(problem: Problem, does_it: bool, first: u64, count: u64) -> bool {
 #[test]
 fn no_refusal_costs_a_writer_what_it_has_written() {
     thread::scope(|scope| {
-        for problem in REFUSALS {
-            for does_it in [false, true] {
-                scope.spawn(move || {
-                    let number =
-                        (0..1000).find(|first| !try_one(problem, does_it, *first, 1)).unwrap();
-                    assert!(number > 10, "{number} requests");
-                    for first in [0, 1, 2, 3, 5] {
-                        try_one(problem, does_it, first, 4);
-                    }
-                });
+        for key in keys() {
+            for problem in REFUSALS {
+                for does_it in [false, true] {
+                    let key = key.clone();
+                    let try_one =
+                        move |first, count| try_one(key.as_ref(), problem, does_it, first, count);
+                    scope.spawn(move || {
+                        let number = (0..1000).find(|first| !try_one(*first, 1)).unwrap();
+                        assert!(number > 10, "{number} requests");
+                        for first in [0, 1, 2, 3, 5] {
+                            try_one(first, 4);
+                        }
+                    });
+                }
             }
         }
     });

@@ -6,13 +6,13 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{MemoryStore, Network, Persistent, explore};
+use crate::support::{MemoryStore, Network, Persistent, explore, keys, opened};
 use bytes::Bytes;
 use larder_objects::streams::{
     Begun, Catalogue, Description, Download, Name, Origin, Pace, Pruned, Pruning, Stream, Upload,
     Uploaded, prune, verify,
 };
-use larder_objects::{Counting, ObjectsError, Store};
+use larder_objects::{Counting, DataKey, ObjectsError, Store};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -77,10 +77,10 @@ fn memory() -> (Arc<MemoryStore>, Arc<dyn Store>) {
 }
 
 /// Every object but the catalogue is a part or the index of a stream in it.
-fn assert_nothing_is_left(store: &MemoryStore) {
+fn assert_nothing_is_left(memory: &MemoryStore, store: &dyn Store) {
     let streams = Catalogue::find(store).unwrap().map_or(Vec::new(), |found| found.streams);
     let needed: u64 = streams.iter().map(|stream| stream.parts() + 1).sum();
-    let names = store.names();
+    let names = memory.names();
     let names: Vec<_> = names.iter().filter(|name| !name.starts_with("probe-")).collect();
     assert_eq!(names.len() as u64, needed + 1, "{names:?}");
 }
@@ -107,7 +107,7 @@ fn what_is_sent_is_read_whatever_its_length() {
         let parts = names.iter().map(|name| store.get(name, 0..1000).unwrap());
         assert!(parts.collect::<Vec<_>>().concat() == sent[&stream.id]);
     }
-    assert_nothing_is_left(&memory);
+    assert_nothing_is_left(&memory, &*store);
 }
 
 #[test]
@@ -127,14 +127,20 @@ fn what_is_there_is_not_sent_again() {
 /// neither sent nor read again.
 #[test]
 fn a_send_is_resumed_wherever_it_was_cut() {
+    keys().into_iter().for_each(cut_and_resume);
+}
+
+fn cut_and_resume(key: Option<DataKey>) {
+    let key = key.as_ref();
     let content = content(5, 1234);
     for requests in 0.. {
-        let (memory, store) = memory();
+        let memory = Arc::new(MemoryStore::default());
+        let store = opened(Arc::clone(&memory), key);
         let network = Arc::new(Network::new(Arc::clone(&memory), requests, 0.0));
         network.cut_after(requests);
-        let cut: Arc<dyn Store> = network;
+        let cut = opened(network, key);
         let first = send(&cut, &description(1, None), &content);
-        let parts = memory.list("streams/").unwrap();
+        let parts = store.list("streams/").unwrap();
         let there = parts.len() as u64;
         let found: u64 = parts.iter().map(|part| part.len_bytes).sum();
         let has_catalogue = Catalogue::find(&*store).unwrap();
@@ -146,7 +152,7 @@ fn a_send_is_resumed_wherever_it_was_cut() {
         }
         assert!(first.is_err());
         let counting = Arc::new(Counting::new(memory));
-        let counted: Arc<dyn Store> = Arc::clone(&counting) as _;
+        let counted = opened(Arc::clone(&counting), key);
         let uploaded = send(&counted, &description(1, None), &content).unwrap();
         assert!(read(&store, &uploaded.stream) == content);
         assert_eq!(uploaded.found_bytes, found, "{requests}");
@@ -169,19 +175,24 @@ fn parts_of_another_content_are_replaced() {
     let new = [&old[..200], &new].concat();
     let uploaded = send(&store, &description(1, None), &new).unwrap();
     assert!(read(&store, &uploaded.stream) == new);
-    assert_nothing_is_left(&memory);
+    assert_nothing_is_left(&memory, &*store);
 }
 
 #[test]
 fn a_part_that_was_cut_short_is_sent_again() {
-    let (memory, store) = memory();
+    keys().into_iter().for_each(cut_short_and_send);
+}
+
+fn cut_short_and_send(key: Option<DataKey>) {
+    let memory = Arc::new(MemoryStore::default());
+    let store = opened(Arc::clone(&memory), key.as_ref());
     let content = content(1, 1000);
     let mut upload = begin(&store, &description(1, None)).unwrap();
     upload.write_all(&content[..900]).unwrap();
     drop(upload);
     let part = memory.names().into_iter().find(|name| name.starts_with("streams/")).unwrap();
-    store.delete(&part).unwrap();
-    store.create(&part, Bytes::from_static(b"short")).unwrap();
+    memory.delete(&part).unwrap();
+    memory.create(&part, Bytes::from_static(b"short")).unwrap();
     let uploaded = send(&store, &description(1, None), &content).unwrap();
     assert!(read(&store, &uploaded.stream) == content);
 }
@@ -321,10 +332,10 @@ fn no_stream_loses_what_it_needs() {
     let result = pruned(&store, &Pruning::AllBut(1));
     assert_eq!((numbers(&result.removed), numbers(&result.needed)), (vec![1, 2, 3], vec![4]));
     assert_eq!(result.deleted, 6);
-    assert_nothing_is_left(&memory);
+    assert_nothing_is_left(&memory, &*store);
     let result = pruned(&store, &these(vec![id(4)], true));
     assert_eq!(numbers(&result.removed), [4, 5]);
-    assert_nothing_is_left(&memory);
+    assert_nothing_is_left(&memory, &*store);
     assert!(matches!(
         prune(&*self::memory().1, &Pruning::Nothing, NEVER, |_, _| ()),
         Err(ObjectsError::NoStreams { .. })
@@ -350,7 +361,7 @@ fn interrupted_sends_are_forgotten_when_their_time_is_over() {
     assert_eq!(result.forgotten, 1);
     assert!(matches!(upload.finish(), Err(ObjectsError::Pruned { .. })));
     pruned(&store, &Pruning::Nothing);
-    assert_nothing_is_left(&memory);
+    assert_nothing_is_left(&memory, &*store);
     assert!(Catalogue::load(&*store).unwrap().streams.is_empty());
 }
 
@@ -358,6 +369,7 @@ fn interrupted_sends_are_forgotten_when_their_time_is_over() {
 struct History {
     rng: StdRng,
     memory: Arc<MemoryStore>,
+    key: Option<DataKey>,
     store: Arc<dyn Store>,
     senders: Vec<Sender>,
     networks: Vec<Arc<Network>>,
@@ -379,11 +391,11 @@ fn contents(snapshot: u8) -> [Vec<u8>; 2] {
 }
 
 impl History {
-    fn new(seed: u64, store: MemoryStore) -> Self {
+    fn new(seed: u64, store: MemoryStore, key: Option<DataKey>) -> Self {
         let memory = Arc::new(store);
-        let store: Arc<dyn Store> = Arc::clone(&memory) as _;
+        let store = opened(Arc::clone(&memory), key.as_ref());
         let rng = StdRng::seed_from_u64(seed);
-        Self { rng, memory, store, senders: Vec::new(), networks: Vec::new() }
+        Self { rng, memory, key, store, senders: Vec::new(), networks: Vec::new() }
     }
 
     /// A way to the store, which may end for a sender at any request.
@@ -394,7 +406,7 @@ impl History {
             network.cut_after(self.rng.random_range(0..30));
         }
         self.networks.push(Arc::clone(&network));
-        (Arc::clone(&network), Arc::new(Persistent(network)))
+        (Arc::clone(&network), opened(Persistent(network), self.key.as_ref()))
     }
 
     fn step(&mut self) {
@@ -499,7 +511,7 @@ impl History {
         self.assert_sound();
         prune(&*self.store, &Pruning::Nothing, 0, |_, _| ()).unwrap();
         self.assert_sound();
-        assert_nothing_is_left(&self.memory);
+        assert_nothing_is_left(&self.memory, &*self.store);
         let catalogue = Catalogue::load(&*self.store).unwrap();
         assert_eq!(catalogue.streams.len(), usize::from(SNAPSHOTS));
         let last = catalogue.maker(&[SNAPSHOTS - 1; 16]).unwrap();
@@ -508,9 +520,9 @@ impl History {
 }
 
 /// Threads of the senders race with each other, so a seed repeats a history only nearly.
-fn assert_all_end_well(time: Duration, store: fn() -> MemoryStore) {
+fn assert_all_end_well(time: Duration, store: fn() -> MemoryStore, key: fn() -> Option<DataKey>) {
     explore(time, 3000, |seed| {
-        let mut history = History::new(seed, store());
+        let mut history = History::new(seed, store(), key());
         let steps = history.rng.random_range(5..80);
         (0..steps).for_each(|_| history.step());
         history.finish();
@@ -519,10 +531,16 @@ fn assert_all_end_well(time: Duration, store: fn() -> MemoryStore) {
 
 #[test]
 fn every_history_leaves_a_catalogue_of_what_is_there() {
-    assert_all_end_well(Duration::from_secs(15), MemoryStore::default);
+    assert_all_end_well(Duration::from_secs(15), MemoryStore::default, || None);
 }
 
 #[test]
 fn every_history_in_a_directory_leaves_a_catalogue_of_what_is_there() {
-    assert_all_end_well(Duration::from_secs(10), MemoryStore::in_a_directory);
+    assert_all_end_well(Duration::from_secs(10), MemoryStore::in_a_directory, || None);
+}
+
+#[test]
+fn every_encrypted_history_leaves_a_catalogue_of_what_is_there() {
+    let key = || Some(DataKey::random());
+    assert_all_end_well(Duration::from_secs(10), MemoryStore::default, key);
 }

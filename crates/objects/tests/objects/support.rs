@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use larder_objects::{
-    Directory, Layer, Listed, Problem, Store, StoreError, Version, Versioned, verify,
+    DataKey, Directory, Encrypted, Layer, Listed, Problem, Store, StoreError, Version, Versioned,
+    verify,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -42,6 +43,19 @@ pub(crate) fn explore(
         histories += 1;
     }
     println!("{histories} histories");
+}
+
+/// What a key opens of a store.
+pub(crate) fn opened<S: Store + 'static>(store: S, key: Option<&DataKey>) -> Arc<dyn Store> {
+    match key {
+        Some(key) => Arc::new(Encrypted::new(store, key)),
+        None => Arc::new(store),
+    }
+}
+
+/// Without a key, and with one.
+pub(crate) fn keys() -> [Option<DataKey>; 2] {
+    [None, Some(DataKey::random())]
 }
 
 /// All objects that kept states need are as they were written.

@@ -156,6 +156,10 @@ pub struct Mount {
     #[arg(long, value_name = "SIZE", value_parser = parse_size,
           conflicts_with_all = ["partition", "offset"])]
     create: Option<u64>,
+    /// Encrypt the new file system on object storage, with the key that LARDER_KEY_FILE or its like
+    /// gives
+    #[arg(long, requires = "create")]
+    encrypt: bool,
     /// The most memory that the server has resident, at least 128M; by default an eighth of the
     /// machine's, or of what its memory cgroup (a container) allows, but at most 1G. At the limit things get slower. Open inodes are not bounded: each
     /// takes up to 2K
@@ -238,11 +242,16 @@ impl Mount {
     fn arguments(&self) -> impl Iterator<Item = OsString> {
         let options = self.options.iter().flat_map(|list| ["-o".into(), list.into()]);
         let create = self.create.iter().map(|size| format!("--create={size}").into());
+        let encrypt = self.encrypt.then(|| OsString::from("--encrypt"));
         let paths = self.paths.iter().map(|path| path.clone().into_os_string());
         let memory = self.memory.map(|memory| format!("--memory={}", memory.bytes()).into());
         let log_level = [format!("--log-level={}", self.log_level.word()).into()];
-        let arguments =
-            options.chain(create).chain(memory).chain(log_level).chain([OsString::from("--")]);
+        let arguments = options
+            .chain(create)
+            .chain(encrypt)
+            .chain(memory)
+            .chain(log_level)
+            .chain([OsString::from("--")]);
         arguments.chain(paths).collect::<Vec<_>>().into_iter()
     }
 
@@ -255,7 +264,9 @@ impl Mount {
         let devices: Vec<PathBuf> =
             devices.iter().cloned().chain(options.devices.iter().map(PathBuf::from)).collect();
         let made = match self.create {
-            Some(size) => Some(create_image(&devices, size, &options.server.owner_map)?),
+            Some(size) => {
+                Some(create_image(&devices, size, self.encrypt, &options.server.owner_map)?)
+            }
             None => None,
         };
         let devices = devices::all(&devices, options.place)?;
@@ -497,9 +508,19 @@ fn unmount_on_signals(signals: &mut Signals, mount: &larder_fuse::Mount, mountpo
 
 /// Creates a file of `size` bytes with an empty file system, which the mount shows as the caller's.
 /// It is removed unless it gets mounted.
-fn create_image(devices: &[PathBuf], size: u64, map: &OwnerMap) -> anyhow::Result<HalfMade> {
+fn create_image(
+    devices: &[PathBuf],
+    size: u64,
+    is_encrypted: bool,
+    map: &OwnerMap,
+) -> anyhow::Result<HalfMade> {
     let [image] = devices else { bail!("--create makes one image") };
     let is_url = larder_objects::is_url(image.as_os_str());
+    ensure!(
+        is_url || !is_encrypted,
+        "{}: --encrypt is for objects; give a URL, such as file:///DIRECTORY",
+        image.display()
+    );
     if !is_url && image.try_exists()? {
         bail!("{}: it exists already; without --create it is mounted", image.display());
     }
@@ -514,7 +535,7 @@ fn create_image(devices: &[PathBuf], size: u64, map: &OwnerMap) -> anyhow::Resul
         gid: map.groups.inner_if_any(gid).with_context(|| nowhere("group", gid))?,
     });
     if is_url {
-        objects::create(image, size)?;
+        objects::create(image, size, is_encrypted)?;
         mkfs(devices, &MkfsOptions { owner, ..MkfsOptions::default() })?;
         return Ok(HalfMade::of(&[])?);
     }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
-use larder_objects::{Address, Beside};
+use larder_objects::{Address, Beside, Settings};
 
 use super::{local, parse_address, parse_address_with_state, store};
 use crate::command::Outcome;
@@ -15,7 +15,7 @@ use crate::output::stdout;
 ///
 /// It takes a moment and hardly any space, however large the file system is: only what changes later,
 /// on either side, takes space. Both must be in the same bucket, or directories of this machine, and
-/// stay where they are. The file system may be in use: the copy begins with its last state, or with
+/// stay where they are. If the file system is encrypted, the same keys open the copy. The file system may be in use: the copy begins with its last state, or with
 /// the kept one that @STATE names. What the copy needs is kept as long as the copy is there.
 ///
 /// Examples:
@@ -35,15 +35,20 @@ pub struct Clone {
 impl Clone {
     pub fn run(self) -> Outcome {
         let Self { origin, clone } = &self;
-        let (origin_store, clone_store) = (store(origin)?, store(clone)?);
-        let (from, to) = (origin_store.name(), clone_store.name());
+        let origin_store = store(origin)?;
+        let from = origin_store.name();
         let (Some(to_clone), Some(to_origin)) = (clone.way_from(origin), origin.way_from(clone))
         else {
             bail!(
-                "{to}: a clone shares the objects of {from}, so both must be in the same bucket, and \
-                 neither inside the other; 'larder export' and 'larder import' copy to another one"
+                "a clone shares the objects of {from}, so it must be in the same bucket, and neither \
+                 inside the other; 'larder export' and 'larder import' copy to another bucket"
             );
         };
+        // What is encrypted stays so, with the same keys.
+        let settings = Settings::from_environment()?;
+        origin.keys(&settings)?.copy_to(&clone.keys(&settings)?)?;
+        let clone_store = store(clone)?;
+        let to = clone_store.name();
         let state = larder_objects::clone(
             Beside { store: &*origin_store, way: &to_origin },
             Beside { store: &*clone_store, way: &to_clone },

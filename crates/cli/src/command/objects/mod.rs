@@ -3,6 +3,7 @@
 mod clone;
 mod gc;
 mod info;
+mod key;
 mod rebuild;
 mod requests;
 mod rollback;
@@ -15,7 +16,9 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::Subcommand;
 use larder_device::Device;
-use larder_objects::{Address, ObjectDevice, ObjectsError, Options, Policy, Store, parse_seconds};
+use larder_objects::{
+    Address, ObjectDevice, ObjectsError, Options, Policy, Settings, Store, parse_seconds,
+};
 
 pub use requests::write_requests;
 
@@ -39,7 +42,7 @@ const DELETE_AFTER: u64 = 60 * 60;
 /// LARDER_CACHE and LARDER_CACHE_SIZE (4G) say where and how much of what was fetched is kept on this
 /// machine, and LARDER_PATIENCE (5m; for ever for what is written and only in memory) how long
 /// requests that fail for now are repeated. --stats before the command tells how many requests it
-/// made.
+/// made. LARDER_KEY_FILE, LARDER_KEY_COMMAND or LARDER_KEY give the key of what is encrypted.
 #[derive(Debug, Subcommand)]
 #[command(verbatim_doc_comment)]
 pub enum Objects {
@@ -48,6 +51,8 @@ pub enum Objects {
     Info(info::Info),
     Rebuild(rebuild::Rebuild),
     Rollback(rollback::Rollback),
+    #[command(subcommand)]
+    Key(key::Key),
     States(states::States),
     Verify(verify::Verify),
 }
@@ -60,6 +65,7 @@ impl Objects {
             Self::Info(command) => command.run(global),
             Self::Rebuild(command) => command.run(),
             Self::Rollback(command) => command.run(),
+            Self::Key(command) => command.run(global),
             Self::States(command) => command.run(global),
             Self::Verify(command) => command.run(),
         }
@@ -67,14 +73,23 @@ impl Objects {
 }
 
 /// Makes a disk of zeros where the URL `url` leads to, as [`create_at`] does.
-pub fn create(url: &Path, len_bytes: u64) -> anyhow::Result<()> {
+pub fn create(url: &Path, len_bytes: u64, is_encrypted: bool) -> anyhow::Result<()> {
     let text = url.to_str().with_context(|| format!("{}: not UTF-8", url.display()))?;
-    create_at(&text.parse()?, len_bytes)
+    create_at(&text.parse()?, len_bytes, is_encrypted)
+}
+
+/// Encrypts what is written at `address` from now on. Nothing may be there that is not encrypted.
+pub fn encrypt(address: &Address) -> anyhow::Result<()> {
+    let settings = Settings::from_environment()?;
+    Ok(address.keys(&settings)?.create(settings.key.as_ref())?)
 }
 
 /// Makes a disk of zeros at `address`. If an interrupted call has left one of that length there,
 /// that one is taken.
-pub fn create_at(address: &Address, len_bytes: u64) -> anyhow::Result<()> {
+pub fn create_at(address: &Address, len_bytes: u64, is_encrypted: bool) -> anyhow::Result<()> {
+    if is_encrypted {
+        encrypt(address)?;
+    }
     let store = store(address)?;
     match ObjectDevice::create(&*store, len_bytes, Policy::default(), DELETE_AFTER) {
         Err(ObjectsError::Exists { .. }) if is_untouched(&store, len_bytes)? => Ok(()),

@@ -18,7 +18,7 @@ use larder::{
 use larder_objects::Address;
 
 use super::Outcome;
-use super::objects::parse_address;
+use super::objects::{encrypt, parse_address};
 use crate::global::Global;
 use crate::interrupt::HalfMade;
 use crate::output::{is_terminal, stdout_of_content};
@@ -71,6 +71,10 @@ pub struct Send {
         conflicts_with_all = ["file", "one_stream", "no_data"]
     )]
     to: Option<Address>,
+    /// Encrypt what is at the URL, which must be empty or encrypted, with the key that
+    /// LARDER_KEY_FILE or its like gives
+    #[arg(long, requires = "to")]
+    encrypt: bool,
     /// Send only what differs from the closest relative of each snapshot that is here and at the
     /// URL; everything if there is none
     #[arg(long, requires = "to", conflicts_with_all = ["parent", "clone_source"])]
@@ -258,7 +262,12 @@ impl Send {
             is_quiet,
         };
         match &self.to {
-            Some(address) => objects::send(&sending, address, self.incremental),
+            Some(address) => {
+                if self.encrypt {
+                    encrypt(address)?;
+                }
+                objects::send(&sending, address, self.incremental)
+            }
             None => self.write_streams(&sending),
         }
     }
