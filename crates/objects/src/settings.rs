@@ -15,11 +15,9 @@ const PATIENCE: &str = "LARDER_PATIENCE";
 /// The folder of the cache on disk.
 const CACHE: &str = "LARDER_CACHE";
 /// Where the key of what is encrypted is, or the key itself.
-const KEYS: [(&str, fn(&'static str, OsString) -> KeySource); 3] = [
-    ("LARDER_KEY_FILE", |name, path| KeySource::file(name, path)),
-    ("LARDER_KEY_COMMAND", |name, command| KeySource::command(name, command)),
-    ("LARDER_KEY", |name, key| KeySource::value(name, &key)),
-];
+const KEY_FILE: &str = "LARDER_KEY_FILE";
+const KEY_COMMAND: &str = "LARDER_KEY_COMMAND";
+const KEY: &str = "LARDER_KEY";
 /// What the files there take at most.
 const CACHE_SIZE: &str = "LARDER_CACHE_SIZE";
 
@@ -81,12 +79,16 @@ impl Settings {
 }
 
 fn key(variable: &impl Fn(&str) -> Option<OsString>) -> Result<Option<KeySource>, ObjectsError> {
-    let mut given =
-        KEYS.into_iter().filter_map(|(name, source)| Some((name, source, variable(name)?)));
-    let Some((name, source, value)) = given.next() else { return Ok(None) };
+    let given = [KEY_FILE, KEY_COMMAND, KEY].into_iter();
+    let mut given = given.filter_map(|name| Some((name, variable(name)?)));
+    let Some((name, value)) = given.next() else { return Ok(None) };
     match given.next() {
-        None => Ok(Some(source(name, value))),
-        Some((other, ..)) => {
+        None => Ok(Some(match name {
+            KEY_FILE => KeySource::file(name, value),
+            KEY_COMMAND => KeySource::command(name, value),
+            _ => KeySource::value(name, &value),
+        })),
+        Some((other, _)) => {
             let why = format!("{other} gives a key, too; unset one of them");
             Err(ObjectsError::Setting { name, why })
         }
@@ -131,6 +133,17 @@ mod tests {
         );
         assert_eq!(cache(&[("LARDER_CACHE", "/ssd"), ("LARDER_CACHE_SIZE", "0")]), Cached::Nothing);
         assert_eq!(cache(&[]), Cached::Nothing);
+    }
+
+    #[test]
+    fn one_variable_gives_the_key() {
+        assert_eq!(settings(&[]).unwrap().key, None);
+        let key = settings(&[("LARDER_KEY_FILE", "/key")]).unwrap().key;
+        assert_eq!(key, Some(KeySource::file("LARDER_KEY_FILE", "/key")));
+        let both = [("LARDER_KEY_FILE", "/key"), ("LARDER_KEY", "butter")];
+        let error = settings(&both).unwrap_err().to_string();
+        assert!(error.contains("LARDER_KEY_FILE") && error.contains("LARDER_KEY gives"), "{error}");
+        assert!(!error.contains("butter"), "{error}");
     }
 
     #[test]

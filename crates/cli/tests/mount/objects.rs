@@ -85,6 +85,106 @@ fn a_directory_of_objects_is_a_file_system() {
     export_and_compare(&url, mounted.folder(), &now);
 }
 
+/// Files below `folder` that hold `text`.
+fn files_with(folder: &str, text: &str) -> String {
+    let grep = Command::new("grep").args(["-rla", text, folder]).output().unwrap();
+    String::from_utf8(grep.stdout).unwrap()
+}
+
+#[test]
+fn an_encrypted_directory_of_objects_is_a_file_system() {
+    let unmounted = Mounted::on_objects();
+    let (folder, url) = (unmounted.folder().to_owned(), unmounted.source().to_owned());
+    let url = url.to_str().unwrap();
+    let objects = url.strip_prefix("file://").unwrap();
+    let [mine, ann] = ["mine", "ann"].map(|name| folder.join(name));
+    fs::write(&mine, "bread\n").unwrap();
+    fs::write(&ann, "butter\n").unwrap();
+    let key = |path: &Path| ("LARDER_KEY_FILE", path.to_str().unwrap().to_owned());
+    let place = unmounted.path().to_str().unwrap().to_owned();
+    let create = ["mount", "--create", "4G", "--encrypt", url, &place];
+    assert!(refused(&create).contains("none is given"));
+    assert!(!Path::new(objects).exists());
+    assert!(refused(&["mount", "--create", "4G", "--encrypt", "x.img", &place]).contains("a URL"));
+    let with = |path: &Path, arguments: &[&str]| {
+        let (name, value) = key(path);
+        larder().args(arguments).env(name, value).output().unwrap()
+    };
+    let refused_with = |path: &Path, arguments: &[&str]| {
+        let output = with(path, arguments);
+        assert!(!output.status.success(), "{arguments:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let said = refused_with(&mine, &["mount", "--create", "4G", url, &place]);
+    assert!(said.contains("--encrypt, or unset LARDER_KEY_FILE"), "{said}");
+
+    let mut mounted = Mounted::at(url.to_owned(), vec![key(&mine)]);
+    let run = |path: &Path, arguments: &[&str]| {
+        let (name, value) = key(path);
+        succeed(larder().args(arguments).env(name, value))
+    };
+    mounted.mount(&["--create", "4G", "--encrypt"]);
+    mounted.shell("cp -r /usr/share/common-licenses licenses && seq 100000 >numbers");
+    commit(&mounted.path());
+    let before = run(&mine, &["objects", "info", url]);
+
+    // Nobody without the key reads anything, changes it, or ends the writing of the mount.
+    assert!(refused(&["ls", url]).contains("none is given"));
+    assert!(refused(&["ls", objects]).contains("none is given"));
+    for arguments in [&["ls", url][..], &["objects", "gc", "--take-over", url]] {
+        let said = refused_with(&ann, arguments);
+        assert!(said.contains("that LARDER_KEY_FILE gives is none of those here"), "{said}");
+    }
+    assert_eq!(run(&mine, &["objects", "info", url]), before);
+
+    // Keys come and go meanwhile.
+    let new = ["--new-key-file", ann.to_str().unwrap(), "--name", "ann", url];
+    let id = run(&mine, &[&["objects", "key", "add"], &new[..]].concat());
+    let listed = succeed(larder().args(["objects", "key", "list", url]));
+    assert!(listed.lines().count() == 2 && listed.contains(id.trim()), "{listed}");
+    let old = listed.split_whitespace().next().unwrap();
+    run(&ann, &["objects", "key", "remove", old, url]);
+    assert!(refused_with(&mine, &["ls", url]).contains("none of those here"));
+    let shown = run(&ann, &["--format", "json", "objects", "key", "list", url]);
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["keys"][0]["name"], "ann");
+    assert_eq!(shown["keys"][0]["in_use"], true);
+    mounted.shell("echo more >more && sync more && rm more");
+    let snapshot = mounted.path().join("monday");
+    let take = ["subvolume", "snapshot", "-r"];
+    succeed(larder().args(take).arg(mounted.path()).arg(&snapshot));
+    let files = comparable(Manifest::of_tree(&snapshot));
+    let sent = format!("file://{}/streams", folder.display());
+    let send = ["send", "--to", &sent, snapshot.to_str().unwrap()];
+    assert!(refused_with(&ann, &send).contains("nothing here is encrypted"));
+    run(&ann, &[&send[..], &["--encrypt"]].concat());
+    mounted.unmount();
+
+    run(&ann, &["check", url]);
+    run(&ann, &["objects", "verify", url]);
+    run(&ann, &["objects", "gc", url]);
+    assert!(run(&ann, &["streams", "list", &sent]).contains("monday"));
+    run(&ann, &["streams", "verify", &sent]);
+    let image = folder.join("exported.img");
+    run(&ann, &["export", url, image.to_str().unwrap()]);
+    let kernel = KernelMount::open(std::slice::from_ref(&image), "ro");
+    let exported = comparable(Manifest::of_tree(&kernel.path().join("monday")));
+    assert_same(&exported, &files);
+    drop(kernel);
+    let imported = format!("file://{}/imported", folder.display());
+    run(&ann, &["import", "--encrypt", image.to_str().unwrap(), &imported]);
+    fs::remove_file(image).unwrap();
+    assert!(run(&ann, &["ls", &imported]).contains("numbers"));
+    for text in ["licenses", "numbers", "monday", "GNU GENERAL", "99999"] {
+        assert_eq!(files_with(folder.to_str().unwrap(), text), "", "{text}");
+    }
+
+    let web = Web::new(&folder);
+    let far = web.url("objects");
+    assert!(run(&ann, &["cat", &format!("{far}:/numbers")]).ends_with("100000\n"));
+    assert!(refused(&["ls", &far]).contains("none is given"));
+}
+
 /// A process ended between making the disk and the file system on it.
 #[test]
 fn a_creation_that_was_interrupted_goes_on() {

@@ -108,7 +108,7 @@ impl Keys {
                 Err(ObjectsError::NotEncrypted { store: store_name(), name: source.name() })
             }
             (Some((ring, _)), Some(source)) => {
-                let key = self.unlock(&ring, source)?.0;
+                let key = self.unlock(&ring, source)?;
                 Ok(Arc::new(Encrypted::new(self.store, &key)))
             }
         }
@@ -282,16 +282,15 @@ impl Keys {
         })
     }
 
-    /// The data key, by the secret of `source`, and the position of its slot. A process asks for a
-    /// secret once.
-    fn unlock(&self, ring: &Ring, source: &KeySource) -> Result<(DataKey, usize), ObjectsError> {
-        static UNLOCKED: Mutex<Vec<(Ring, KeySource, (DataKey, usize))>> = Mutex::new(Vec::new());
-        let known = |known: &&(Ring, KeySource, _)| known.0 == *ring && known.1 == *source;
-        if let Some((_, _, unlocked)) = UNLOCKED.lock().iter().find(known) {
-            return Ok(unlocked.clone());
+    /// The data key, by the secret of `source`. A process asks for a secret once.
+    fn unlock(&self, ring: &Ring, source: &KeySource) -> Result<DataKey, ObjectsError> {
+        static UNLOCKED: Mutex<Vec<(Ring, KeySource, DataKey)>> = Mutex::new(Vec::new());
+        let is_known = |known: &&(Ring, KeySource, _)| known.0 == *ring && known.1 == *source;
+        if let Some((.., key)) = UNLOCKED.lock().iter().find(is_known) {
+            return Ok(key.clone());
         }
-        let unlocked = ring.unlock(&source.read()?).ok_or_else(|| self.wrong(source))?;
-        UNLOCKED.lock().push((ring.clone(), source.clone(), unlocked.clone()));
-        Ok(unlocked)
+        let (key, _) = ring.unlock(&source.read()?).ok_or_else(|| self.wrong(source))?;
+        UNLOCKED.lock().push((ring.clone(), source.clone(), key.clone()));
+        Ok(key)
     }
 }

@@ -184,8 +184,7 @@ impl Ring {
 
     /// The data key, and the position of the first slot that `secret` opens.
     pub(super) fn unlock(&self, secret: &[u8]) -> Option<(DataKey, usize)> {
-        let slots = self.0.iter().enumerate();
-        slots.filter_map(|(at, slot)| Some((slot.unlock(secret)?, at))).next()
+        self.0.iter().enumerate().find_map(|(at, slot)| Some((slot.unlock(secret)?, at)))
     }
 }
 

@@ -33,7 +33,10 @@ impl KeySource {
     /// The content of a file, without an end of line at its end. `name` is the variable or option
     /// that names it.
     pub fn file(name: &'static str, path: impl Into<PathBuf>) -> Self {
-        Self { name, place: Place::File(path.into()) }
+        let path = path.into();
+        // A server goes elsewhere, and reads it again.
+        let path = std::path::absolute(&path).unwrap_or(path);
+        Self { name, place: Place::File(path) }
     }
 
     /// What a command for the shell writes to its standard output, without an end of line at its

@@ -148,7 +148,9 @@ const WRONG: [Wrong; 7] = [
 
 #[test]
 fn a_wrong_reply_is_asked_for_again_and_never_kept() {
-    keys().into_iter().for_each(|key| ask_again(key.as_ref()));
+    for key in keys() {
+        ask_again(key.as_ref());
+    }
 }
 
 fn ask_again(key: Option<&DataKey>) {
@@ -172,7 +174,9 @@ fn ask_again(key: Option<&DataKey>) {
 /// Little is left of several segments, so that garbage collection copies it.
 #[test]
 fn garbage_collection_copies_no_wrong_reply() {
-    keys().into_iter().for_each(|key| collect_garbage(key.as_ref()));
+    for key in keys() {
+        collect_garbage(key.as_ref());
+    }
 }
 
 fn collect_garbage(key: Option<&DataKey>) {
@@ -217,7 +221,9 @@ fn collect_garbage(key: Option<&DataKey>) {
 /// Each object but the manifest is damaged in turn: verification names it, and goes on.
 #[test]
 fn verification_finds_all_damage_that_a_kept_state_would_meet() {
-    keys().into_iter().for_each(|key| damage_and_verify(key.as_ref()));
+    for key in keys() {
+        damage_and_verify(key.as_ref());
+    }
 }
 
 fn damage_and_verify(key: Option<&DataKey>) {
@@ -274,7 +280,9 @@ fn damage_and_verify(key: Option<&DataKey>) {
 /// Each reply while a stream is received is wrong in turn.
 #[test]
 fn a_stream_is_received_in_spite_of_wrong_replies() {
-    keys().into_iter().for_each(|key| receive(key.as_ref()));
+    for key in keys() {
+        receive(key.as_ref());
+    }
 }
 
 fn receive(key: Option<&DataKey>) {

@@ -37,13 +37,15 @@ fn stores() -> [Arc<dyn Store>; 2] {
 
 #[test]
 fn a_device_is_made_and_written() {
-    stores().into_iter().for_each(make_and_write);
+    for store in stores() {
+        make_and_write(&store);
+    }
 }
 
-fn make_and_write(store: Arc<dyn Store>) {
-    ObjectDevice::create(&*store, 1 << 20, Policy::default(), 0).unwrap();
+fn make_and_write(store: &Arc<dyn Store>) {
+    ObjectDevice::create(&**store, 1 << 20, Policy::default(), 0).unwrap();
     for round in 0..4_u8 {
-        let device = ObjectDevice::open_elsewhere(Arc::clone(&store), &Options::default()).unwrap();
+        let device = ObjectDevice::open_elsewhere(Arc::clone(store), &Options::default()).unwrap();
         let mut found = [0; 100];
         device.read_at(&mut found, 4096).unwrap();
         assert_eq!(found, [round; 100]);
@@ -54,15 +56,17 @@ fn make_and_write(store: Arc<dyn Store>) {
         device.set_policy(Policy::default(), u64::from(round)).unwrap();
         device.collect_garbage(|_, _| ()).unwrap();
     }
-    assert_sound(&*store);
+    assert_sound(&**store);
 }
 
 #[test]
 fn streams_are_sent_received_and_pruned() {
-    stores().into_iter().for_each(send_receive_and_prune);
+    for store in stores() {
+        send_receive_and_prune(&store);
+    }
 }
 
-fn send_receive_and_prune(store: Arc<dyn Store>) {
+fn send_receive_and_prune(store: &Arc<dyn Store>) {
     let pace = Pace { part_bytes: 100, at_once: 3 };
     for number in 0..3_u8 {
         let origin = Origin { uuid: [number; 16], ctransid: 1 };
@@ -74,18 +78,18 @@ fn send_receive_and_prune(store: Arc<dyn Store>) {
             is_compressed: false,
         };
         let name = Name::new(&[b'a' + number]).unwrap();
-        let begun = Upload::begin(Arc::clone(&store), &name, &description, pace).unwrap();
+        let begun = Upload::begin(Arc::clone(store), &name, &description, pace).unwrap();
         let Begun::Upload(mut upload) = begun else { panic!("it is there") };
         upload.write_all(&[number; 1234]).unwrap();
         upload.finish().unwrap();
-        let catalogue = Catalogue::load(&*store).unwrap();
+        let catalogue = Catalogue::load(&**store).unwrap();
         let stream = catalogue.streams.last().unwrap();
         let mut found = Vec::new();
-        let mut download = Download::begin(Arc::clone(&store), stream, 0, pace).unwrap();
+        let mut download = Download::begin(Arc::clone(store), stream, 0, pace).unwrap();
         download.read_to_end(&mut found).unwrap();
         assert_eq!(found, [number; 1234]);
     }
-    let pruned = prune(&*store, &Pruning::AllBut(1), 0, |_, _| ()).unwrap();
+    let pruned = prune(&**store, &Pruning::AllBut(1), 0, |_, _| ()).unwrap();
     assert_eq!(pruned.removed.len(), 2);
-    assert_eq!(Catalogue::load(&*store).unwrap().streams.len(), 1);
+    assert_eq!(Catalogue::load(&**store).unwrap().streams.len(), 1);
 }

@@ -127,11 +127,12 @@ fn what_is_there_is_not_sent_again() {
 /// neither sent nor read again.
 #[test]
 fn a_send_is_resumed_wherever_it_was_cut() {
-    keys().into_iter().for_each(cut_and_resume);
+    for key in keys() {
+        cut_and_resume(key.as_ref());
+    }
 }
 
-fn cut_and_resume(key: Option<DataKey>) {
-    let key = key.as_ref();
+fn cut_and_resume(key: Option<&DataKey>) {
     let content = content(5, 1234);
     for requests in 0.. {
         let memory = Arc::new(MemoryStore::default());
@@ -180,12 +181,14 @@ fn parts_of_another_content_are_replaced() {
 
 #[test]
 fn a_part_that_was_cut_short_is_sent_again() {
-    keys().into_iter().for_each(cut_short_and_send);
+    for key in keys() {
+        cut_short_and_send(key.as_ref());
+    }
 }
 
-fn cut_short_and_send(key: Option<DataKey>) {
+fn cut_short_and_send(key: Option<&DataKey>) {
     let memory = Arc::new(MemoryStore::default());
-    let store = opened(Arc::clone(&memory), key.as_ref());
+    let store = opened(Arc::clone(&memory), key);
     let content = content(1, 1000);
     let mut upload = begin(&store, &description(1, None)).unwrap();
     upload.write_all(&content[..900]).unwrap();

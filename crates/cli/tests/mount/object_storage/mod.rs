@@ -57,6 +57,11 @@ fn a_bucket_of_google_is_a_file_system() {
 }
 
 #[test]
+fn an_encrypted_bucket_is_a_file_system() {
+    assert_is_a_file_system(&Bucket::of_google().encrypted());
+}
+
+#[test]
 #[ignore = "needs Azurite, a download"]
 fn a_container_of_azure_is_a_file_system() {
     assert_is_a_file_system(&Bucket::of_azure());
@@ -66,7 +71,7 @@ fn assert_is_a_file_system(bucket: &Bucket) {
     let mut mounted = Mounted::at(bucket.url("pantry"), bucket.environment());
     let (url, image) = (bucket.url("pantry"), mounted.image());
     bucket.set(FAR_AWAY);
-    mounted.mount(&["--create", "16G"]);
+    mounted.mount(bucket.create_arguments());
     mounted.shell(
         "cp -r /usr/share/common-licenses . && head -c 30M /dev/urandom >random
          sync random && rm -r common-licenses/GPL* && seq 100000 >numbers && sync numbers",

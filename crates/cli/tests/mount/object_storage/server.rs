@@ -22,6 +22,8 @@ pub(crate) struct Bucket {
     network: Network,
     /// The cache of the programs that use it.
     cache: Scratch,
+    /// Whether programs encrypt what they put there.
+    is_encrypted: bool,
 }
 
 /// What the server speaks.
@@ -79,6 +81,17 @@ impl Bucket {
         Self::started(Service::Google, &mut server, port, None)
     }
 
+    /// The same, whose users encrypt what they put there.
+    pub(crate) fn encrypted(mut self) -> Self {
+        self.is_encrypted = true;
+        self
+    }
+
+    /// What makes a file system there.
+    pub(crate) fn create_arguments(&self) -> &'static [&'static str] {
+        if self.is_encrypted { &["--create", "16G", "--encrypt"] } else { &["--create", "16G"] }
+    }
+
     fn started(
         service: Service,
         server: &mut Command,
@@ -86,7 +99,15 @@ impl Bucket {
         stored: Option<Scratch>,
     ) -> Self {
         let (server, network) = (start(server, server_port), Network::before(server_port));
-        Self { service, server, server_port, stored, network, cache: Scratch::new() }
+        Self {
+            service,
+            server,
+            server_port,
+            stored,
+            network,
+            cache: Scratch::new(),
+            is_encrypted: false,
+        }
     }
 
     /// Ends the server in the middle of whatever it does, and starts it again.
@@ -160,6 +181,9 @@ impl Bucket {
                 ("GOOGLE_ALLOW_HTTP", text("true")),
             ],
         };
+        if self.is_encrypted {
+            environment.push(("LARDER_KEY", text(SECRET)));
+        }
         environment.push(("LARDER_CACHE", self.cache.path().to_str().unwrap().to_owned()));
         environment
     }
