@@ -86,7 +86,7 @@ impl Address {
             let path: PathBuf = self.url.to_file_path().map_err(|()| refused())?;
             return Ok(Arc::new(Counting::for_this_process(Directory::new(path))));
         }
-        self.remote(settings.patience.unwrap_or(PATIENCE))
+        self.remote(settings)
     }
 
     /// How to open a device there, as `settings` say.
@@ -139,14 +139,16 @@ impl Address {
     }
 
     #[cfg(feature = "remote")]
-    fn remote(&self, patience: Duration) -> Result<Arc<dyn Store>, ObjectsError> {
+    fn remote(&self, settings: &Settings) -> Result<Arc<dyn Store>, ObjectsError> {
         use crate::store::{Remote, Retrying};
 
-        Ok(Arc::new(Retrying::new(Counting::for_this_process(Remote::new(&self.url)?), patience)))
+        let store = Remote::new(&self.url)?.with_storage_class(settings.storage_class.clone())?;
+        let patience = settings.patience.unwrap_or(PATIENCE);
+        Ok(Arc::new(Retrying::new(Counting::for_this_process(store), patience)))
     }
 
     #[cfg(not(feature = "remote"))]
-    fn remote(&self, _patience: Duration) -> Result<Arc<dyn Store>, ObjectsError> {
+    fn remote(&self, _settings: &Settings) -> Result<Arc<dyn Store>, ObjectsError> {
         Err(ObjectsError::Address {
             text: self.url.to_string(),
             why: "this program was built without object storage over a network: it reads and \

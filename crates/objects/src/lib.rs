@@ -52,6 +52,7 @@ mod claim;
 mod clock;
 mod clone;
 mod codec;
+mod command;
 mod compact;
 mod content;
 mod copies;

@@ -21,6 +21,9 @@ const KEY: &str = "LARDER_KEY";
 /// What the files there take at most.
 const CACHE_SIZE: &str = "LARDER_CACHE_SIZE";
 
+/// The storage class of large objects.
+pub(crate) const STORAGE_CLASS: &str = "LARDER_STORAGE_CLASS";
+
 const DEFAULT_CACHE_BYTES: u64 = 4 << 30;
 
 /// What a user sets for all stores of a process.
@@ -33,6 +36,9 @@ pub struct Settings {
     pub cache: Cached,
     /// The key of what is encrypted.
     pub key: Option<KeySource>,
+    /// The storage class of objects that hold content, by its name at the service. It does not
+    /// matter for directories.
+    pub storage_class: Option<String>,
 }
 
 /// Of which stores content is kept on disk.
@@ -49,8 +55,8 @@ pub enum Cached {
 impl Settings {
     /// The settings of this process: `LARDER_PATIENCE` (`5m`; for ever for a writer),
     /// `LARDER_CACHE` (a folder; by default
-    /// `larder` in the user's folder for caches), `LARDER_CACHE_SIZE` (`4G`; `0`: no cache), and one
-    /// of `LARDER_KEY_FILE`, `LARDER_KEY_COMMAND` and `LARDER_KEY`.
+    /// `larder` in the user's folder for caches), `LARDER_CACHE_SIZE` (`4G`; `0`: no cache),
+    /// `LARDER_STORAGE_CLASS`, and one of `LARDER_KEY_FILE`, `LARDER_KEY_COMMAND` and `LARDER_KEY`.
     ///
     /// # Errors
     /// [`ObjectsError::Setting`].
@@ -74,7 +80,8 @@ impl Settings {
             (None, None) => Cached::Nothing,
         };
         let patience = patience.map(Duration::from_secs);
-        Ok(Self { patience, cache, key: key(&variable)? })
+        let storage_class = variable(STORAGE_CLASS).map(|it| it.to_string_lossy().into_owned());
+        Ok(Self { patience, cache, key: key(&variable)?, storage_class })
     }
 }
 

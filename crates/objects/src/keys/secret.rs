@@ -3,16 +3,12 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
-use std::io::Read;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 use zeroize::Zeroizing;
 
+use crate::command::{MOST_BYTES, at_most, output_of};
 use crate::error::ObjectsError;
-
-/// The longest secret. What is longer is another file.
-const MOST_BYTES: u64 = 64 << 10;
 
 /// A secret, or where it is: a password, or random bytes.
 #[derive(Clone, PartialEq, Eq)]
@@ -79,29 +75,6 @@ impl KeySource {
             )),
         }
     }
-}
-
-/// What there is to read, but not much more than a secret.
-fn at_most(from: impl Read) -> std::io::Result<Zeroizing<Vec<u8>>> {
-    let mut secret = Zeroizing::new(Vec::new());
-    from.take(MOST_BYTES + 3).read_to_end(&mut secret)?;
-    Ok(secret)
-}
-
-fn output_of(command: &OsStr) -> Result<Zeroizing<Vec<u8>>, String> {
-    let (shell, option) = if cfg!(windows) { ("cmd", "/C") } else { ("sh", "-c") };
-    let failed = |error: std::io::Error| format!("'{}': {error}", command.display());
-    let mut child = Command::new(shell)
-        .args([OsStr::new(option), command])
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    let secret = child.stdout.take().map_or_else(|| Ok(Zeroizing::default()), at_most);
-    let status = child.wait().map_err(failed)?;
-    if !status.success() {
-        return Err(format!("'{}' failed: {status}", command.display()));
-    }
-    secret.map_err(failed)
 }
 
 impl fmt::Debug for KeySource {

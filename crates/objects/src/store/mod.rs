@@ -1,7 +1,7 @@
 //! Stores: named immutable objects, and one that is replaced on a condition.
 
 #[cfg(feature = "remote")]
-mod aws_files;
+mod aws;
 mod based;
 mod counting;
 mod directory;

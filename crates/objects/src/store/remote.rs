@@ -13,16 +13,20 @@ use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::http::HttpBuilder;
 use object_store::path::Path;
 use object_store::{
-    BackoffConfig, GetOptions, GetRange, ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutMode,
-    PutOptions, PutPayload, RetryConfig, UpdateVersion,
+    Attribute, Attributes, BackoffConfig, GetOptions, GetRange, ObjectStore, ObjectStoreExt,
+    ObjectStoreScheme, PutMode, PutOptions, PutPayload, RetryConfig, UpdateVersion,
 };
 use parking_lot::RwLock;
 use url::Url;
 
-use super::aws_files;
+use super::aws;
 use super::http::{Connector, problem_of};
 use super::{Listed, Problem, Store, StoreError, Version, Versioned};
 use crate::error::ObjectsError;
+use crate::settings::STORAGE_CLASS;
+
+/// Where objects lie that hold content, which may be large.
+const CONTENT: [&str; 2] = ["segments/", "streams/"];
 
 /// A bucket, or a part of it.
 ///
@@ -35,6 +39,8 @@ pub struct Remote {
     url: Url,
     prefix: Path,
     name: String,
+    /// For the objects that hold content; the usual one if there is none.
+    storage_class: Option<String>,
     /// Cleared when it turns out that a web server sends whole objects only.
     sends_parts: AtomicBool,
 }
@@ -56,8 +62,38 @@ impl Remote {
             // Over HTTP a store begins where the URL leads to.
             prefix: if is_http(url) { Path::default() } else { prefix },
             name: shown(url),
+            storage_class: None,
             sends_parts: AtomicBool::new(true),
         })
+    }
+
+    /// Puts segments and parts of streams into a storage class, by its name at the service. All else
+    /// is small, and often replaced.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Setting`] if there is no such class, or if it gives objects only hours after
+    /// somebody has asked for them.
+    pub fn with_storage_class(self, class: Option<String>) -> Result<Self, ObjectsError> {
+        let Some(class) = &class else { return Ok(self) };
+        let refused = |why: &str| {
+            let why = format!("'{class}' {why}");
+            Err(ObjectsError::Setting { name: STORAGE_CLASS, why })
+        };
+        let is_word = |it: char| it.is_ascii_alphanumeric() || "_-".contains(it);
+        if !class.chars().all(is_word) {
+            return refused("is no storage class: it is one word, such as STANDARD_IA");
+        }
+        let is_slow = match ObjectStoreScheme::parse(&self.url) {
+            Ok((ObjectStoreScheme::AmazonS3, _)) => ["GLACIER", "DEEP_ARCHIVE"].contains(&&**class),
+            Ok((ObjectStoreScheme::MicrosoftAzure, _)) => class.eq_ignore_ascii_case("archive"),
+            _ => false,
+        };
+        if is_slow {
+            return refused(
+                "gives what is stored only after hours; choose another one, such as GLACIER_IR",
+            );
+        }
+        Ok(Self { storage_class: Some(class.clone()), ..self })
     }
 
     fn path(&self, name: &str) -> Path {
@@ -128,8 +164,13 @@ impl Remote {
     fn put(&self, name: &str, content: Bytes, mode: &PutMode) -> Result<Version, StoreError> {
         let payload = PutPayload::from_bytes(content);
         let path = self.path(name);
+        let holds_content = CONTENT.iter().any(|folder| name.starts_with(folder));
+        let class = self.storage_class.clone().filter(|_| holds_content);
+        let attributes: Attributes =
+            class.into_iter().map(|class| (Attribute::StorageClass, class)).collect();
         let put = |store: &dyn ObjectStore| {
-            let options = PutOptions { mode: mode.clone(), ..PutOptions::default() };
+            let (mode, attributes) = (mode.clone(), attributes.clone());
+            let options = PutOptions { mode, attributes, ..PutOptions::default() };
             block_on(store.put_opts(&path, payload.clone(), options))
         };
         match self.request(name, put) {
@@ -247,7 +288,7 @@ fn build(
                 .build()?,
         ),
         _ => Arc::new(
-            aws_files::added_to(AmazonS3Builder::from_env())
+            aws::added_to(AmazonS3Builder::from_env())?
                 .with_url(url.as_str())
                 .with_retry(retry)
                 .with_http_connector(Connector)
@@ -272,4 +313,24 @@ fn shown(url: &Url) -> String {
 
 fn version_of(e_tag: Option<String>, version: Option<String>) -> Version {
     Version(format!("{}\n{}", e_tag.unwrap_or_default(), version.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_that_give_nothing_at_once_are_refused() {
+        let with = |url: &str, class: &str| {
+            let store = Remote::new(&Url::parse(url).unwrap()).unwrap();
+            store.with_storage_class(Some(class.to_owned()))
+        };
+        for class in ["STANDARD_IA", "GLACIER_IR", "INTELLIGENT_TIERING"] {
+            assert!(with("s3://bucket/x", class).is_ok());
+        }
+        for class in ["GLACIER", "DEEP_ARCHIVE", "two words", "line\n"] {
+            let error = with("s3://bucket/x", class).unwrap_err().to_string();
+            assert!(error.starts_with(STORAGE_CLASS), "{error}");
+        }
+    }
 }

@@ -42,7 +42,8 @@ const DELETE_AFTER: u64 = 60 * 60;
 /// LARDER_CACHE and LARDER_CACHE_SIZE (4G) say where and how much of what was fetched is kept on this
 /// machine, and LARDER_PATIENCE (5m; for ever for what is written and only in memory) how long
 /// requests that fail for now are repeated. --stats before the command tells how many requests it
-/// made. LARDER_KEY_FILE, LARDER_KEY_COMMAND or LARDER_KEY give the key of what is encrypted.
+/// made. LARDER_KEY_FILE, LARDER_KEY_COMMAND or LARDER_KEY give the key of what is encrypted, and
+/// LARDER_STORAGE_CLASS the class of new objects that hold content.
 #[derive(Debug, Subcommand)]
 #[command(verbatim_doc_comment)]
 pub enum Objects {

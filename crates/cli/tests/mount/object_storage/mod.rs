@@ -4,6 +4,7 @@
 mod killed;
 mod network;
 mod server;
+mod services;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};

@@ -200,6 +200,11 @@ impl Bucket {
         self.network.set(weather);
     }
 
+    /// The port of the server itself, where the network is always good.
+    pub(crate) fn port(&self) -> u16 {
+        self.server_port
+    }
+
     pub(crate) fn requests(&self) -> u64 {
         self.network.requests()
     }
