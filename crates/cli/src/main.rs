@@ -49,6 +49,7 @@ mod owner;
 mod pipeline;
 mod place;
 mod present;
+mod prices;
 mod print;
 mod program;
 mod progress;

@@ -160,6 +160,12 @@ impl Mount {
         self.server.generation()
     }
 
+    /// What watchers want to know, in the text format of Prometheus, unless the file system could
+    /// not be opened again.
+    pub fn metrics(&self) -> Option<String> {
+        self.server.metrics()
+    }
+
     /// Tells all clients that asked whether the last commit reached the devices, or why it did not.
     /// If this mount is dropped before, they assume that it did not.
     pub fn say_how_it_ended(&self, failure: Option<&str>) {

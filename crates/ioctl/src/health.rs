@@ -9,6 +9,7 @@ use zerocopy::FromZeros;
 
 use crate::abi::{
     DEV_STATS, DEV_STATS_RESET, DevStatsArgs, GET_DEV_STATS, HEALTH, HEALTH_VERSION, HealthArgs,
+    METRICS, METRICS_VERSION, MetricsArgs,
 };
 use crate::{call, invalid};
 
@@ -77,6 +78,14 @@ pub fn health(inside: impl AsFd) -> io::Result<Option<Health>> {
         made_read_only: made_read_only.map(|since| (since, reason)),
         healed_copies: args.healed_copies,
     }))
+}
+
+/// The metrics of the Larder mount that `inside` lies in, in the text format of Prometheus.
+pub fn metrics(inside: impl AsFd) -> io::Result<String> {
+    let args: MetricsArgs = call::read::<METRICS, _>(inside)?;
+    let text = args.text.get(..args.text_len as usize).filter(|_| args.version == METRICS_VERSION);
+    let other = invalid("the server of the mount is of another version of larder");
+    Ok(String::from_utf8_lossy(text.ok_or(other)?).into_owned())
 }
 
 fn time(seconds: u64) -> Option<SystemTime> {

@@ -47,7 +47,7 @@ pub use filesystem::{
     DeviceInfo, FilesystemInfo, SpaceUsage, devices, filesystem_info, label, set_label, spaces,
     sync,
 };
-pub use health::{DeviceErrors, Health, device_errors, health};
+pub use health::{DeviceErrors, Health, device_errors, health, metrics};
 pub use inode::{FilePlace, inode_paths, places_of};
 pub use search::{
     Item, Items, directory_path, items, items_since, last_inode, subvolume_path, subvolumes_of,

@@ -142,7 +142,11 @@ impl Address {
     fn remote(&self, settings: &Settings) -> Result<Arc<dyn Store>, ObjectsError> {
         use crate::store::{Remote, Retrying};
 
-        let store = Remote::new(&self.url)?.with_storage_class(settings.storage_class.clone())?;
+        let store = Remote::new(&self.url)?;
+        let store = match &settings.storage_class {
+            Some(class) => store.with_storage_class(class)?,
+            None => store,
+        };
         let patience = settings.patience.unwrap_or(PATIENCE);
         Ok(Arc::new(Retrying::new(Counting::for_this_process(store), patience)))
     }

@@ -15,6 +15,7 @@ use crate::cache::{Cache, CacheFolder, DiskCache};
 use crate::claim::Claim;
 use crate::content::Content;
 use crate::error::ObjectsError;
+use crate::facts;
 use crate::garbage::{self, Collected};
 use crate::head::{self, Follows, Stored, read_manifest};
 use crate::hold;
@@ -309,6 +310,7 @@ impl ObjectDevice {
         let objects = content.checkpoint.read().read_objects(&*store)?;
         let writer = Writer::new(Arc::clone(&content), manifest, stored, objects, clock, options);
         let writer = Arc::new(writer);
+        facts::note_writing(writing(&writer));
         Ok(Self {
             name,
             len_bytes,
@@ -457,13 +459,16 @@ impl Device for ObjectDevice {
         check_call(self, Operation::Write, offset, len_bytes)?;
         let Some(writer) = &self.writer else { unreachable!("it is writable") };
         let parts: Vec<&[u8]> = bufs.iter().map(|buf| &**buf).collect();
+        facts::note_write();
         writer.write(&parts, offset).map_err(self.failed(Operation::Write, offset, len_bytes))
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
         check_call(self, Operation::Flush, 0, 0)?;
         let Some(writer) = &self.writer else { unreachable!("it is writable") };
-        writer.flush().map_err(self.failed(Operation::Flush, 0, 0))
+        facts::flushing(|| writer.flush()).map_err(self.failed(Operation::Flush, 0, 0))?;
+        facts::note_writing(writing(writer));
+        Ok(())
     }
 
     fn flushes_in_one_step(&self) -> bool {
@@ -578,6 +583,13 @@ pub fn info(store: &dyn Store) -> Result<Info, ObjectsError> {
         clones,
         doomed: all.iter().filter(|object| object.doomed.is_some()).count() as u64,
     })
+}
+
+/// What others may know of a writer.
+fn writing(writer: &Writer) -> facts::Writing {
+    let manifest = writer.manifest();
+    let (epoch, state) = (manifest.epoch, manifest.state());
+    facts::Writing { epoch, state, kept_states: manifest.states().count() as u64 }
 }
 
 pub(crate) fn this_process(now: u64) -> Writing {

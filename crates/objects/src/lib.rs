@@ -9,6 +9,7 @@
 //!   maps/EPOCH-NUMBER           pages of the map from device to segments, and their root
 //!   segments/EPOCH-NUMBER       content, in the order in which it was written
 //!   holds/UUID                  a clone's claim to a state: who deletes objects looks there
+//!   keys                        of what is encrypted: who can read it
 //! ```
 //! Writes gather in the open segment. A full one goes to the store at once. A flush creates one
 //! object with what is in the open one, on condition that no object has the flush's number: from
@@ -26,6 +27,7 @@
 //! - [`Address`]: a URL, and which state is meant.
 //! - [`ObjectDevice`]: the device. [`info`], [`verify`].
 //! - [`Policy`]: which [`State`]s are kept.
+//! - [`facts_of_this_process`]: for whoever watches it.
 //! - [`streams`]: streams of snapshots in a store, whatever file systems they come from.
 //!
 //! # Invariants
@@ -59,6 +61,7 @@ mod copies;
 mod device;
 mod each;
 mod error;
+mod facts;
 mod fetch;
 mod flush;
 mod garbage;
@@ -89,6 +92,7 @@ pub use cache::CacheFolder;
 pub use clone::{Beside, clone};
 pub use device::{Info, ObjectDevice, Options, info};
 pub use error::ObjectsError;
+pub use facts::{Facts, Writing, facts_of_this_process};
 pub use garbage::Collected;
 pub use keys::{DataKey, KeySource, Keys, Slot};
 pub use quantity::{parse_seconds, parse_size};

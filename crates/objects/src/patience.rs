@@ -8,6 +8,7 @@ use larder_device::Trouble;
 use parking_lot::Mutex;
 
 use crate::error::ObjectsError;
+use crate::facts;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
@@ -74,6 +75,7 @@ impl Patience {
         waiting.requests -= 1;
         if waiting.requests == 0 {
             waiting.last = None;
+            facts::end_outage();
         }
         result
     }
@@ -106,6 +108,7 @@ impl Patience {
         let mut waiting = self.waiting.lock();
         if waiting.requests == 0 {
             tracing::warn!("{error}; what was written waits in memory, and is sent again");
+            facts::begin_outage();
         }
         waiting.requests += 1;
         waiting.last = Some(trouble(error));

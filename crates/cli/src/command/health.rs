@@ -1,5 +1,6 @@
 //! `larder health`.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
@@ -17,8 +18,12 @@ use super::Outcome;
 use crate::device_errors::{Counted, mounted_at, of_image, of_mount};
 use crate::global::Global;
 use crate::output::stdout;
+use crate::prices::{Prices, values};
 use crate::print::{Name, local_time, local_time_with_zone, write_json};
 use crate::source::Source;
+
+/// Metrics by their names with labels.
+type Metrics = BTreeMap<String, f64>;
 
 /// Show the health of a file system: last commit, errors, since when and why it is read-only or waits
 ///
@@ -43,15 +48,26 @@ impl Health {
     pub fn run(self, global: &Global) -> Outcome {
         let named = || self.path.display().to_string();
         let (state, devices) = self.state().with_context(named)?;
+        let metrics = self.metrics()?;
         let mut out = stdout();
         if global.is_json() {
-            write_json(&mut out, "health", &Shown::new(&state, &devices))?;
+            write_json(&mut out, "health", &Shown::new(&state, &devices, &metrics))?;
         } else {
             write_state(&mut out, &state)?;
             write_devices(&mut out, &devices)?;
+            write_objects(&mut out, &metrics)?;
         }
         let is_well = state.made_read_only.is_none();
         Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// The metrics of a mount.
+    fn metrics(&self) -> anyhow::Result<Metrics> {
+        let Some(directory) = mounted_at(&self.path) else { return Ok(Metrics::new()) };
+        // A server of another version of larder has none.
+        let text = larder_ioctl::metrics(File::open(directory)?).unwrap_or_default();
+        let text = Prices::from_environment()?.added_to(text);
+        Ok(values(&text).map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
     fn state(&self) -> anyhow::Result<(State, Vec<Counted>)> {
@@ -105,6 +121,29 @@ fn write_devices(out: &mut impl Write, devices: &[Counted]) -> io::Result<()> {
     Ok(())
 }
 
+/// What the mount has to do with object storage.
+fn write_objects(out: &mut impl Write, metrics: &Metrics) -> io::Result<()> {
+    let value = |name: &str| metrics.get(&format!("larder_objects_{name}")).copied();
+    let of_kind = |name: &str, kind: &str| value(&format!("{name}{{kind=\"{kind}\"}}"));
+    let Some(outages) = value("outages_total") else { return Ok(()) };
+    let requests = ["get", "put", "replace", "delete", "list"]
+        .map(|kind| format!("{} {kind}", of_kind("requests_total", kind).unwrap_or_default()));
+    let costs = ["get", "put", "list", "delete", "out"];
+    let cost: f64 = costs.iter().filter_map(|kind| of_kind("cost_dollars_total", kind)).sum();
+    writeln!(out, "Requests:        {}, for about ${cost:.4}", requests.join(", "))?;
+    let undurable = match value("undurable_seconds").unwrap_or_default() {
+        0.0 => "everything that was committed".to_owned(),
+        seconds => format!("everything, except what was written in the last {seconds:.0} s"),
+    };
+    writeln!(out, "The store has:   {undurable}")?;
+    let seconds = value("outage_seconds_total").unwrap_or_default();
+    writeln!(out, "Outages:         {outages}, of {seconds:.0} s together")?;
+    if let (Some(epoch), Some(states)) = (value("epoch"), value("kept_states")) {
+        writeln!(out, "Kept states:     {states}, in epoch {epoch}")?;
+    }
+    Ok(())
+}
+
 fn text_of(time: SystemTime) -> String {
     local_time(seconds_of(time))
 }
@@ -116,7 +155,7 @@ fn seconds_of(time: SystemTime) -> i64 {
 /// The health of a mount as JSON.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct Shown {
+struct Shown<'m> {
     generation: u64,
     /// None before the first commit of the mount.
     committed: Option<String>,
@@ -126,6 +165,8 @@ struct Shown {
     waits: Option<String>,
     healed_copies: u64,
     devices: Vec<Device>,
+    /// Of a mount, by their names for Prometheus.
+    metrics: &'m Metrics,
 }
 
 /// What an error did.
@@ -148,8 +189,8 @@ struct Device {
     generation_errs: u64,
 }
 
-impl Shown {
-    fn new(state: &State, devices: &[Counted]) -> Self {
+impl<'m> Shown<'m> {
+    fn new(state: &State, devices: &[Counted], metrics: &'m Metrics) -> Self {
         let time = |time| local_time_with_zone(seconds_of(time));
         let read_only = state.made_read_only.as_ref();
         Self {
@@ -160,6 +201,7 @@ impl Shown {
             waits: state.waits.clone(),
             healed_copies: state.healed_copies,
             devices: devices.iter().map(|(info, errors)| Device::new(info, *errors)).collect(),
+            metrics,
         }
     }
 }

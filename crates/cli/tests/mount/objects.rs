@@ -185,6 +185,50 @@ fn an_encrypted_directory_of_objects_is_a_file_system() {
     assert!(refused(&["ls", &far]).contains("none is given"));
 }
 
+#[test]
+fn metrics_say_what_health_says() {
+    let mounted = Mounted::on_objects();
+    let (folder, url) = (mounted.folder().to_owned(), mounted.source().to_owned());
+    let prices = folder.join("prices");
+    fs::write(&prices, "put 1000 # a dollar each\nget 0\nlist 0\ndelete 0\n").unwrap();
+    let prices = vec![("LARDER_PRICES", prices.to_str().unwrap().to_owned())];
+    let mut mounted = Mounted::at(url.to_str().unwrap().to_owned(), prices);
+    let file = folder.join("larder.prom");
+    mounted.mount(&["--create", "1G", "--metrics", file.to_str().unwrap()]);
+    mounted.shell("seq 100000 >numbers");
+    commit(&mounted.path());
+    let health = || -> Value {
+        let mut command = mounted.larder();
+        let said = succeed(command.args(["--format", "json", "health"]).arg(mounted.path()));
+        serde_json::from_str::<Value>(&said).unwrap()["health"]["metrics"].clone()
+    };
+    let metrics = health();
+    let number = |name: &str| metrics[name].as_f64().unwrap_or_else(|| panic!("{name}: {metrics}"));
+    let puts = number("larder_objects_requests_total{kind=\"put\"}");
+    let replaces = number("larder_objects_requests_total{kind=\"replace\"}");
+    assert!(puts > 0.0 && replaces > 0.0, "{metrics}");
+    let cost = number("larder_objects_cost_dollars_total{kind=\"put\"}");
+    assert!((cost - puts - replaces).abs() < 1e-6, "{metrics}");
+    assert_eq!(number("larder_objects_undurable_seconds"), 0.0);
+    assert_eq!(number("larder_read_only"), 0.0);
+    let info = succeed(larder().args(["--format", "json", "objects", "info"]).arg(&url));
+    let info = &serde_json::from_str::<Value>(&info).unwrap()["objects-info"];
+    for (metric, fact) in [("epoch", "epoch"), ("state", "state"), ("kept_states", "states")] {
+        let name = format!("larder_objects_{metric}");
+        assert_eq!(Some(number(&name)), info[fact].as_f64(), "{name}");
+    }
+    wait_until("the file has the last state", || {
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        let line = format!("larder_objects_state {}\n", number("larder_objects_state"));
+        text.contains(&line) && text.contains("# TYPE larder_objects_requests_total counter\n")
+    });
+    let shown = succeed(mounted.larder().arg("health").arg(mounted.path()));
+    assert!(shown.contains("The store has:   everything that was committed\n"), "{shown}");
+    mounted.unmount();
+    wait_until("the file has gone", || !file.exists());
+    assert!(refused(&["mount", "--metrics", "/x", url.to_str().unwrap()]).contains("directory"));
+}
+
 /// A process ended between making the disk and the file system on it.
 #[test]
 fn a_creation_that_was_interrupted_goes_on() {

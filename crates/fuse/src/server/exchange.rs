@@ -83,6 +83,12 @@ impl Exchange {
         current.server.as_ref().map(|server| server.filesystem.generation())
     }
 
+    /// The metrics, unless the file system could not be opened again.
+    pub(crate) fn metrics(&self) -> Option<String> {
+        let current = self.server.read_recursive();
+        current.server.as_ref().map(|server| server.metrics())
+    }
+
     /// Sets what remounts start from: the lists of options `said`, for a file system on `devices`.
     pub(crate) fn configure(
         &self,

@@ -28,6 +28,7 @@ mod interrupt;
 mod ioctl;
 #[cfg(test)]
 mod killed;
+mod metrics;
 mod namespace;
 mod nodes;
 mod numbers;

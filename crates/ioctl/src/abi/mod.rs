@@ -105,6 +105,9 @@ pub const CHANNEL: Opcode = opcode::read::<ChannelInfo>(b'L', 2);
 /// Larder's own: the health of the mount.
 pub const HEALTH: Opcode = opcode::read::<HealthArgs>(b'L', 3);
 
+/// Larder's own: the metrics of the mount.
+pub const METRICS: Opcode = opcode::read::<MetricsArgs>(b'L', 5);
+
 /// Larder's own: a token for the inode that the request is called on.
 pub const TOKEN: Opcode = opcode::read::<Token>(b'L', 4);
 

@@ -44,6 +44,10 @@ pub const DEV_STATS: usize = 5;
 pub const DEV_STATS_RESET: u64 = 1;
 /// The version of [`HealthArgs`].
 pub const HEALTH_VERSION: u32 = 1;
+/// The version of [`MetricsArgs`].
+pub const METRICS_VERSION: u32 = 1;
+/// Bytes of the longest text in [`MetricsArgs`].
+pub const METRICS_BYTES: usize = 8184;
 /// Bytes of the longest reason in [`HealthArgs`].
 pub const REASON_BYTES: usize = 2048;
 
@@ -267,6 +271,14 @@ structure! {
         healed_copies: u64,
         unused: u64,
         reason: [u8; REASON_BYTES],
+    }
+}
+structure! {
+    /// The metrics of a Larder mount, as text: the answer to [`METRICS`](super::METRICS).
+    MetricsArgs, 8192 {
+        version: u32,
+        text_len: u32,
+        text: [u8; METRICS_BYTES],
     }
 }
 structure! {

@@ -19,6 +19,7 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::ObjectsError;
+use crate::facts;
 use crate::fetch::ATTEMPTS;
 use crate::flush;
 use crate::id::{Kind, ObjectId};
@@ -127,7 +128,10 @@ impl Cache {
         let mut memory = self.memory.lock();
         loop {
             match memory.find(key, len_bytes) {
-                Lookup::Here(content) => return Ok(content),
+                Lookup::Here(content) => {
+                    facts::note_found_in_memory();
+                    return Ok(content);
+                }
                 Lookup::Coming => self.arrived.wait(&mut memory),
                 Lookup::Nothing => break,
             }
@@ -158,6 +162,7 @@ impl Cache {
             while !chunks.is_empty()
                 && let Some(content) = disk.get((segment, chunks.start))
             {
+                facts::note_found_on_disk();
                 let mut memory = self.memory.lock();
                 memory.put((segment, chunks.start), std::slice::from_ref(&content), false);
                 chunks.start += 1;
@@ -192,6 +197,7 @@ impl Cache {
         drop(memory);
         self.arrived.notify_all();
         let found = result?;
+        facts::note_fetched(found.len() as u64);
         if let Some(disk) = &self.on_disk {
             for (index, chunk) in chunks.zip(found) {
                 disk.put((segment, index), chunk);

@@ -73,8 +73,7 @@ impl Remote {
     /// # Errors
     /// [`ObjectsError::Setting`] if there is no such class, or if it gives objects only hours after
     /// somebody has asked for them.
-    pub fn with_storage_class(self, class: Option<String>) -> Result<Self, ObjectsError> {
-        let Some(class) = &class else { return Ok(self) };
+    pub fn with_storage_class(self, class: &str) -> Result<Self, ObjectsError> {
         let refused = |why: &str| {
             let why = format!("'{class}' {why}");
             Err(ObjectsError::Setting { name: STORAGE_CLASS, why })
@@ -84,7 +83,7 @@ impl Remote {
             return refused("is no storage class: it is one word, such as STANDARD_IA");
         }
         let is_slow = match ObjectStoreScheme::parse(&self.url) {
-            Ok((ObjectStoreScheme::AmazonS3, _)) => ["GLACIER", "DEEP_ARCHIVE"].contains(&&**class),
+            Ok((ObjectStoreScheme::AmazonS3, _)) => ["GLACIER", "DEEP_ARCHIVE"].contains(&class),
             Ok((ObjectStoreScheme::MicrosoftAzure, _)) => class.eq_ignore_ascii_case("archive"),
             _ => false,
         };
@@ -93,7 +92,7 @@ impl Remote {
                 "gives what is stored only after hours; choose another one, such as GLACIER_IR",
             );
         }
-        Ok(Self { storage_class: Some(class.clone()), ..self })
+        Ok(Self { storage_class: Some(class.to_owned()), ..self })
     }
 
     fn path(&self, name: &str) -> Path {
@@ -323,7 +322,7 @@ mod tests {
     fn classes_that_give_nothing_at_once_are_refused() {
         let with = |url: &str, class: &str| {
             let store = Remote::new(&Url::parse(url).unwrap()).unwrap();
-            store.with_storage_class(Some(class.to_owned()))
+            store.with_storage_class(class)
         };
         for class in ["STANDARD_IA", "GLACIER_IR", "INTELLIGENT_TIERING"] {
             assert!(with("s3://bucket/x", class).is_ok());

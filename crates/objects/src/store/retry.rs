@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::{Layer, Problem, Store, StoreError};
+use crate::facts;
 
 /// The first pause between two attempts. Each one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -85,7 +86,9 @@ impl<S: Store> Retrying<S> {
                     return result;
                 }
             };
-            *self.trouble.lock() = Some(error.to_string());
+            if self.trouble.lock().replace(error.to_string()).is_none() {
+                facts::begin_outage();
+            }
             let left = patience.saturating_sub(started.elapsed());
             if left.is_zero() {
                 self.set_lost(Some(Instant::now()));
@@ -101,7 +104,9 @@ impl<S: Store> Retrying<S> {
 
     fn note_answer(&self) {
         self.has_answered.store(true, Ordering::Relaxed);
-        *self.trouble.lock() = None;
+        if self.trouble.lock().take().is_some() {
+            facts::end_outage();
+        }
         if self.lost().is_some() {
             self.set_lost(None);
         }
@@ -116,6 +121,14 @@ impl<S: Store> Retrying<S> {
 
     fn set_lost(&self, lost: Option<Instant>) {
         *self.lost.lock() = lost;
+    }
+}
+
+impl<S> Drop for Retrying<S> {
+    fn drop(&mut self) {
+        if self.trouble.lock().take().is_some() {
+            facts::end_outage();
+        }
     }
 }
 

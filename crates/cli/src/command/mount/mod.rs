@@ -5,6 +5,7 @@ mod cgroup;
 mod further;
 mod helper;
 mod memory;
+mod metrics;
 mod options;
 mod part;
 mod place;
@@ -43,6 +44,7 @@ use crate::ending::server_of;
 use crate::interrupt::{self, HalfMade};
 use crate::message;
 use crate::place::{PlaceOptions, located};
+use crate::prices::Prices;
 use crate::report::{self, LogLevel, Reporter};
 use larder_objects::parse_size;
 
@@ -62,6 +64,9 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///
 /// Problems are reported: on the terminal with -f, otherwise to journald or syslog. In the
 /// foreground the exit code is 1 if the last commit did not reach the devices; see `larder health`.
+///
+/// --metrics writes a file for a collector such as that of Prometheus' node exporter, and removes it
+/// at the end. LARDER_PRICES names a file with prices of requests to object storage.
 ///
 /// Options are those of mount and of btrfs:
 ///   ro, rw                what may be changed
@@ -165,6 +170,10 @@ pub struct Mount {
     /// takes up to 2K
     #[arg(long, value_name = "SIZE", value_parser = Memory::parse)]
     memory: Option<Memory>,
+    /// Write what watchers want to know to this file every five seconds, in the text format of
+    /// Prometheus
+    #[arg(long, value_name = "FILE")]
+    metrics: Option<PathBuf>,
     /// How much the server reports: to the terminal in the foreground, otherwise to journald or
     /// syslog
     #[arg(long, value_name = "LEVEL", default_value = "info")]
@@ -184,6 +193,10 @@ pub struct Mount {
 
 impl Mount {
     pub fn run(mut self) -> Outcome {
+        if let Some(path) = &mut self.metrics {
+            // The server goes elsewhere.
+            *path = std::path::absolute(&*path)?;
+        }
         match self.place.place() {
             Place::Found => {}
             Place::Partition(number) => self.options.push(format!("partition={number}")),
@@ -245,11 +258,17 @@ impl Mount {
         let encrypt = self.encrypt.then(|| OsString::from("--encrypt"));
         let paths = self.paths.iter().map(|path| path.clone().into_os_string());
         let memory = self.memory.map(|memory| format!("--memory={}", memory.bytes()).into());
+        let metrics = self.metrics.iter().map(|path| {
+            let mut argument = OsString::from("--metrics=");
+            argument.push(path);
+            argument
+        });
         let log_level = [format!("--log-level={}", self.log_level.word()).into()];
         let arguments = options
             .chain(create)
             .chain(encrypt)
             .chain(memory)
+            .chain(metrics)
             .chain(log_level)
             .chain([OsString::from("--")]);
         arguments.chain(paths).collect::<Vec<_>>().into_iter()
@@ -313,6 +332,7 @@ impl Mount {
                 "a crash left a log; changes that were synced since the last commit are not shown"
             );
         }
+        let prices = Prices::from_environment()?;
         let mut signals = Signals::new(interrupt::heeded())?;
         let (mount, part) = mount(&filesystem, &nodes[0], &mountpoint, &options)?;
         made.into_iter().for_each(HalfMade::keep);
@@ -334,7 +354,8 @@ impl Mount {
             part.map_or(Ok(()), |part| part.attach(&mountpoint))?;
             Ok(ready()?)
         };
-        let served = serve(&mount, &mountpoint, &mut signals, begin);
+        let watched = self.metrics.as_deref().map(|path| (path, prices));
+        let served = serve(&mount, &mountpoint, &mut signals, watched, begin);
         // Whatever ended it, the changes are kept.
         let synced = mount.sync().with_context(|| {
             let generation = mount.generation().unwrap_or_default();
@@ -439,11 +460,12 @@ fn mount(
 }
 
 /// Serves requests until all mounts end. Meanwhile this thread calls `begin`, and then waits for
-/// signals.
+/// signals. Metrics go to the file `watched`.
 fn serve(
     mount: &larder_fuse::Mount,
     mountpoint: &Path,
     signals: &mut Signals,
+    watched: Option<(&Path, Prices)>,
     begin: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     if let Some(error) = mount.sync_error() {
@@ -461,6 +483,12 @@ fn serve(
         };
         let serving =
             thread::Builder::new().name("larder-serve".into()).spawn_scoped(scope, serve)?;
+        // It ends with this thread's work.
+        let (_watching, ends) = mpsc::channel();
+        if let Some((path, prices)) = watched {
+            let watch = move || metrics::keep_written(mount, path, prices, &ends);
+            thread::Builder::new().name("larder-metrics".into()).spawn_scoped(scope, watch)?;
+        }
         let outcome = match has_begun.recv() {
             Ok(()) => begin(),
             Err(_) => Err(anyhow!("{}: the mount ended at once", mountpoint.display())),

@@ -194,6 +194,10 @@ fn assert_waits(refusal: &'static str, said: &str, meanwhile: impl FnOnce(&Mount
     let json = succeed(bucket.larder().args(["--format", "json", "health"]).arg(mounted.path()));
     let json: Value = serde_json::from_str(&json).unwrap();
     assert!(json["health"]["waits"].as_str().unwrap().contains(said), "{json}");
+    let metric = |json: &Value, name: &str| json["health"]["metrics"][name].as_f64().unwrap();
+    assert!(metric(&json, "larder_objects_undurable_seconds") > 0.0, "{json}");
+    assert_eq!(metric(&json, "larder_waits"), 1.0, "{json}");
+    assert!(metric(&json, "larder_objects_outages_total") >= 1.0, "{json}");
     meanwhile(&mounted);
     assert!(!writer.is_finished());
     bucket.set(Weather::default());

@@ -3,7 +3,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use larder_ioctl::abi::{
-    DEV_STATS, DEV_STATS_RESET, DevStatsArgs, HEALTH_VERSION, HealthArgs, REASON_BYTES,
+    DEV_STATS, DEV_STATS_RESET, DevStatsArgs, HEALTH_VERSION, HealthArgs, METRICS_BYTES,
+    METRICS_VERSION, MetricsArgs, REASON_BYTES,
 };
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
@@ -49,6 +50,19 @@ pub(super) fn health(ioctl: &mut Ioctl<'_>) -> Outcome {
         ..HealthArgs::new_zeroed()
     };
     args.reason[..reason_len].copy_from_slice(&reason.as_bytes()[..reason_len]);
+    ioctl.output(&args)
+}
+
+pub(super) fn metrics(ioctl: &mut Ioctl<'_>) -> Outcome {
+    let text = ioctl.server.metrics();
+    let most = METRICS_BYTES.min(text.len());
+    // The text is ASCII.
+    let mut args = MetricsArgs {
+        version: METRICS_VERSION,
+        text_len: most as u32,
+        ..MetricsArgs::new_zeroed()
+    };
+    args.text[..most].copy_from_slice(&text.as_bytes()[..most]);
     ioctl.output(&args)
 }
 

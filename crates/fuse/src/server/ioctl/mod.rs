@@ -64,6 +64,7 @@ fn dispatch(request: Opcode, ioctl: &mut Ioctl<'_>) -> Outcome {
         abi::WAIT_SYNC => Ok(()),
         abi::GET_DEV_STATS => health::device_errors(ioctl),
         abi::HEALTH => health::health(ioctl),
+        abi::METRICS => health::metrics(ioctl),
         abi::SUBVOL_CREATE => subvolume::create(ioctl),
         abi::SUBVOL_CREATE_V2 => subvolume::create_v2(ioctl),
         abi::SNAP_DESTROY => subvolume::delete(ioctl),

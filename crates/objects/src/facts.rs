@@ -1,0 +1,183 @@
+//! What this process has to do with stores: for whoever watches it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::states::State;
+use crate::store::{Requests, requests_of_this_process};
+
+/// The devices of objects and the stores of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// The requests to all stores.
+    pub requests: Requests,
+    /// How often a mebibyte of content was in memory when a thread needed it.
+    pub found_in_memory: u64,
+    /// How often it was in the cache on disk.
+    pub found_on_disk: u64,
+    /// How often it came from the store.
+    pub fetched: u64,
+    /// How often stores began to refuse requests for now, or not to answer.
+    pub outages: u64,
+    /// How long that took in all.
+    pub outage_time: Duration,
+    /// How old the oldest write to a device is that its store lacks.
+    pub undurable: Option<Duration>,
+    /// The device that was opened for writing last.
+    pub writing: Option<Writing>,
+}
+
+/// A device that is open for writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Writing {
+    /// How often it has been opened for writing.
+    pub epoch: u32,
+    /// Its state.
+    pub state: State,
+    /// How many states were kept at its last flush.
+    pub kept_states: u64,
+}
+
+static FOUND_IN_MEMORY: AtomicU64 = AtomicU64::new(0);
+static FOUND_ON_DISK: AtomicU64 = AtomicU64::new(0);
+static FETCHED: AtomicU64 = AtomicU64::new(0);
+static OUTAGES: Mutex<Outages> = Mutex::new(Outages { ended: 0, time: Duration::ZERO, now: None });
+static UNDURABLE: Mutex<Undurable> =
+    Mutex::new(Undurable { written: None, flushing: BTreeMap::new(), flushes: 0 });
+static WRITING: Mutex<Option<Writing>> = Mutex::new(None);
+
+#[derive(Debug)]
+struct Outages {
+    ended: u64,
+    time: Duration,
+    /// The stores that do not answer at this time, and since when one has not.
+    now: Option<(u64, Instant)>,
+}
+
+/// The facts of this process.
+pub fn facts_of_this_process() -> Facts {
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let outages = OUTAGES.lock();
+    let lasting = outages.now.map(|(_, since)| since.elapsed());
+    Facts {
+        requests: requests_of_this_process(),
+        found_in_memory: count(&FOUND_IN_MEMORY),
+        found_on_disk: count(&FOUND_ON_DISK),
+        fetched: count(&FETCHED),
+        outages: outages.ended + u64::from(lasting.is_some()),
+        outage_time: outages.time + lasting.unwrap_or_default(),
+        undurable: UNDURABLE.lock().oldest().map(|since| since.elapsed()),
+        writing: *WRITING.lock(),
+    }
+}
+
+pub(crate) fn note_found_in_memory() {
+    FOUND_IN_MEMORY.fetch_add(1, Ordering::Relaxed);
+}
+
+pub(crate) fn note_found_on_disk() {
+    FOUND_ON_DISK.fetch_add(1, Ordering::Relaxed);
+}
+
+pub(crate) fn note_fetched(count: u64) {
+    FETCHED.fetch_add(count, Ordering::Relaxed);
+}
+
+/// A store has failed that answered before.
+pub(crate) fn begin_outage() {
+    let mut outages = OUTAGES.lock();
+    let (stores, since) = outages.now.unwrap_or((0, Instant::now()));
+    outages.now = Some((stores + 1, since));
+}
+
+/// A store answers again.
+pub(crate) fn end_outage() {
+    let mut outages = OUTAGES.lock();
+    match outages.now {
+        Some((1, since)) => {
+            outages.now = None;
+            outages.ended += 1;
+            outages.time += since.elapsed();
+        }
+        Some((stores, since)) => outages.now = Some((stores - 1, since)),
+        None => {}
+    }
+}
+
+/// Something was written that the store lacks.
+pub(crate) fn note_write() {
+    UNDURABLE.lock().written.get_or_insert_with(Instant::now);
+}
+
+/// Makes what was written durable by `flush`.
+pub(crate) fn flushing<T, E>(flush: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    let number = UNDURABLE.lock().begin();
+    let result = flush();
+    UNDURABLE.lock().end(number, result.is_ok());
+    result
+}
+
+/// A device has this state now.
+pub(crate) fn note_writing(writing: Writing) {
+    *WRITING.lock() = Some(writing);
+}
+
+/// What stores lack.
+#[derive(Debug)]
+struct Undurable {
+    /// When the oldest write was made that no flush has begun to make durable.
+    written: Option<Instant>,
+    /// The same for flushes that have not ended, by their numbers.
+    flushing: BTreeMap<u64, Instant>,
+    flushes: u64,
+}
+
+impl Undurable {
+    fn oldest(&self) -> Option<Instant> {
+        self.flushing.values().copied().chain(self.written).min()
+    }
+
+    fn begin(&mut self) -> u64 {
+        self.flushes += 1;
+        let written = self.written.take();
+        self.flushing.extend(written.map(|since| (self.flushes, since)));
+        self.flushes
+    }
+
+    fn end(&mut self, flush: u64, is_durable: bool) {
+        let flushed = self.flushing.remove(&flush);
+        if !is_durable {
+            self.written = self.written.into_iter().chain(flushed).min();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_is_old_until_its_flush_ends() {
+        let mut undurable = Undurable { written: None, flushing: BTreeMap::new(), flushes: 0 };
+        let began = Instant::now();
+        let time = |seconds| began + Duration::from_secs(seconds);
+        let first = undurable.begin();
+        undurable.end(first, true);
+        assert_eq!(undurable.oldest(), None);
+        undurable.written = Some(time(1));
+        let first = undurable.begin();
+        undurable.written = Some(time(2));
+        assert_eq!(undurable.oldest(), Some(time(1)));
+        let second = undurable.begin();
+        undurable.end(second, true);
+        assert_eq!(undurable.oldest(), Some(time(1)));
+        undurable.end(first, false);
+        assert_eq!(undurable.oldest(), Some(time(1)), "it is not durable");
+        let third = undurable.begin();
+        undurable.end(third, true);
+        assert_eq!(undurable.oldest(), None);
+    }
+}
