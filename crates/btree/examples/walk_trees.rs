@@ -49,8 +49,8 @@ fn trees(
     cache: &Arc<BlockCache>,
 ) -> Result<Vec<Tree>, Box<dyn std::error::Error>> {
     let tree = |root| Tree::new(cache.clone(), root);
-    let roots = tree(TreeRoot::of_root_tree(volume.superblock()));
-    let mut trees = vec![roots.clone(), tree(TreeRoot::of_chunk_tree(volume.superblock()))];
+    let roots = tree(TreeRoot::of_root_tree(&volume.superblock()));
+    let mut trees = vec![roots.clone(), tree(TreeRoot::of_chunk_tree(&volume.superblock()))];
     for item in roots.range(.., Readahead::ForwardAlways) {
         let item = item?;
         if item.key().item_type == ItemType::ROOT_ITEM {

@@ -24,7 +24,7 @@ impl BlockStore for Volume {
     }
 
     fn tree_check(&self) -> Option<tree_check::Context> {
-        Some(tree_check::Context::new(self.superblock()))
+        Some(tree_check::Context::new(&self.superblock()))
     }
 
     fn readahead(&self, logical: Logical, len_bytes: u64) {

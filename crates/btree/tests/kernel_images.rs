@@ -20,8 +20,8 @@ fn open(image: &KernelImage) -> Arc<Volume> {
 fn trees(volume: &Volume, cache: &Arc<BlockCache>) -> Vec<Tree> {
     let superblock = volume.superblock();
     let tree = |root| Tree::new(cache.clone(), root);
-    let roots = tree(TreeRoot::of_root_tree(superblock));
-    let mut trees = vec![roots.clone(), tree(TreeRoot::of_chunk_tree(superblock))];
+    let roots = tree(TreeRoot::of_root_tree(&superblock));
+    let mut trees = vec![roots.clone(), tree(TreeRoot::of_chunk_tree(&superblock))];
     for item in roots.range(.., Readahead::ForwardAlways).map(Result::unwrap) {
         if item.key().item_type == ItemType::ROOT_ITEM {
             let root = RootItem::parse(&item).unwrap();

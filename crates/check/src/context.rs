@@ -19,7 +19,7 @@ const BATCH_BYTES: usize = 256 << 10;
 /// The volume, the facts known from the start, and the sink for findings.
 pub(crate) struct Context<'a> {
     pub(crate) volume: &'a Volume,
-    pub(crate) superblock: &'a Superblock,
+    pub(crate) superblock: Arc<Superblock>,
     pub(crate) chunks: Arc<ChunkMap>,
     pub(crate) sink: Sink,
     pub(crate) fingerprints: Fingerprints,
@@ -45,23 +45,24 @@ impl<'a> Context<'a> {
     ) -> Self {
         let superblock = volume.superblock();
         let mut block_fsids = vec![superblock.metadata_uuid().into_bytes()];
-        let seeds = volume.devices().iter().filter(|device| device.is_seed());
+        let geometry = volume.geometry();
+        let seeds = geometry.devices().iter().filter(|device| device.is_seed());
         block_fsids.extend(seeds.map(|seed| seed.dev_item().fsid));
         Self {
             volume,
-            superblock,
-            chunks: volume.chunks(),
+            chunks: geometry.chunks().clone(),
             sink,
             fingerprints: Fingerprints::new(),
             threads,
             csum_type: superblock.checksum_type(),
-            tree_check: tree_check::Context::new(superblock),
+            tree_check: tree_check::Context::new(&superblock),
             nodesize: superblock.nodesize.get() as usize,
             sectorsize: u64::from(superblock.sectorsize.get()),
             block_fsids,
             progress: Tracker::new(progress),
             one_commit_behind: OneCommitBehind::default(),
             orphans: OnceLock::new(),
+            superblock,
         }
     }
 

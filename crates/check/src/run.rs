@@ -99,7 +99,7 @@ impl<'c, 'v> Check<'c, 'v> {
 
     /// Plants all trees; returns the chunk tree's root.
     fn grow_trees(&mut self) -> TreeRoot {
-        let (context, superblock) = (self.context, self.context.superblock);
+        let (context, superblock) = (self.context, &self.context.superblock);
         let chunk_root = self.forest.plant(
             objectid::CHUNK_TREE,
             superblock.chunk_root().0,

@@ -18,7 +18,7 @@ use crate::space::{BlockGroups, ChunkTree};
 /// Checks every copy on every device against the others on that device, and against the one that
 /// the volume was opened with.
 pub(crate) fn check_copies(context: &Context<'_>) {
-    for device in context.volume.devices() {
+    for device in context.volume.devices().iter() {
         if device.is_missing() {
             let message = format_args!("its content cannot be checked");
             context.find(Kind::MissingDevice, Location::device(device.devid()), message);
@@ -36,7 +36,7 @@ pub(crate) fn check_copies(context: &Context<'_>) {
             check_commit(context, device.devid(), newest);
         }
     }
-    check_fields(context, context.superblock);
+    check_fields(context, &context.superblock);
     for (number, backup) in context.superblock.super_roots.iter().enumerate() {
         check_backup(context, number, backup);
     }
@@ -72,7 +72,7 @@ fn check_copy(
     copy: &Superblock,
     newest: u64,
 ) {
-    let wanted = context.superblock;
+    let wanted = &context.superblock;
     let disagree = |message: std::fmt::Arguments<'_>| {
         context.find(Kind::SuperblocksDisagree, location, message);
     };
@@ -161,7 +161,7 @@ fn check_device(context: &Context<'_>, own: &DevItem, device: &VolumeDevice, loc
         let DevItem { io_align, io_width, sector_size, .. } = *item;
         (item.fsid(), item.kind, io_align, io_width, sector_size)
     };
-    if is_same && shape(own) != shape(listed) {
+    if is_same && shape(own) != shape(&listed) {
         let message =
             format_args!("its item in the chunk tree differs from that in the superblock");
         context.find(Kind::DeviceItem, location, message);
@@ -228,7 +228,7 @@ fn check_backup(context: &Context<'_>, number: usize, backup: &BackupRoot) {
     if *backup == BackupRoot::new_zeroed() {
         return;
     }
-    let superblock = context.superblock;
+    let superblock = &context.superblock;
     let generations = [
         backup.tree_root_gen,
         backup.chunk_root_gen,
@@ -268,7 +268,7 @@ pub(crate) fn check_totals(context: &Context<'_>, tree: &ChunkTree) {
     if !tree.is_whole {
         return;
     }
-    let Superblock { total_bytes, num_devices, .. } = context.superblock;
+    let Superblock { total_bytes, num_devices, .. } = &*context.superblock;
     let total = tree
         .devices
         .values()

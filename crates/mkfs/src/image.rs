@@ -108,8 +108,7 @@ impl<'a> Image<'a> {
     /// Cuts the last block group if it is for data. No more data may follow.
     pub(crate) fn trim_data(&mut self) {
         if let Some(chunk) = self.space.trim_last(Use::Data, self.settings) {
-            self.volume.remove_chunk(chunk.logical());
-            self.volume.add_chunk(chunk).expect("shorter than the chunk that was there");
+            self.volume.replace_chunk(chunk).expect("shorter than the chunk that was there");
         }
     }
 

@@ -139,7 +139,9 @@ fn make(
         Ok::<_, MkfsError>(plan.space)
     })?;
     // The final sizes for the device items are known only now.
-    let volume = new_volume(devices, &space, settings);
+    for (device, room) in volume.devices().iter().zip(space.devices()) {
+        device.change_dev_item(|item| *item = dev_item(&space, room, settings));
+    }
     volume.write_superblocks(&superblock)?;
     volume.flush()?;
     Ok(summary(devices, &space, settings))

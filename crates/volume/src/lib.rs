@@ -8,10 +8,13 @@
 //! - [`scan`]: the superblock of a device.
 //! - [`Volume::open`], [`Volume::new`] for a new file system.
 //! - [`Volume::read_tree_block`], [`Volume::read_data`], [`Volume::read_copy`].
+//! - [`Volume::geometry`]: the devices and chunks of a time; [`Volume::add_chunk`],
+//!   [`Volume::replace_chunk`], [`Volume::remove_chunk`].
 //! - [`Volume::write`], [`Volume::flush`], [`Volume::write_superblocks`], [`Volume::refresh`].
 //! - [`chunk`]: the arithmetic of profiles, useful without devices.
 //!
 //! # Invariants
+//! - A request sees one [`Geometry`] from its beginning to its end (`geometry.rs`).
 //! - No two chunks overlap; every stripe of every chunk lies within a device of the file system.
 //! - The superblock of the highest generation is the truth. A device with an older one may have
 //!   missed commits: the volume reads content that it may have missed only if no other copy is
@@ -31,8 +34,8 @@
 
 pub mod chunk;
 mod errors;
+mod geometry;
 mod member;
-mod members;
 mod open;
 mod outdated;
 mod parity;
@@ -46,6 +49,7 @@ mod write;
 
 pub use chunk::{Chunk, ChunkError, ChunkMap, ChunkStripe};
 pub use errors::DeviceErrors;
+pub use geometry::Geometry;
 pub use member::VolumeDevice;
 pub use open::{MissingDevice, OpenError, OpenOptions, UsedSeparately};
 pub use problem::{CopyProblem, FailedCopy, ReadError, Unmapped};

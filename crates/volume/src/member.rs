@@ -2,11 +2,12 @@
 
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 
 use larder_device::{Device, DeviceError};
 use larder_format::item::DevItem;
 use larder_format::{Physical, Uuid};
+use parking_lot::Mutex;
 
 use crate::errors::{Baseline, DeviceErrors};
 use crate::report::ReportLimit;
@@ -15,9 +16,10 @@ use crate::stats::DeviceCounters;
 /// A device of the file system, present or missing.
 #[derive(Debug)]
 pub struct VolumeDevice {
-    pub(crate) dev_item: DevItem,
-    /// Bytes allocated to chunks now; the device item keeps those at opening.
-    pub(crate) bytes_used: AtomicU64,
+    pub(crate) devid: u64,
+    pub(crate) uuid: Uuid,
+    /// As the next superblock has it.
+    pub(crate) dev_item: Mutex<DevItem>,
     pub(crate) device: Option<Arc<dyn Device>>,
     /// Generation of the superblock that was found on it.
     pub(crate) generation: Option<u64>,
@@ -47,10 +49,10 @@ impl VolumeDevice {
         device: Option<Arc<dyn Device>>,
         generation: Option<u64>,
     ) -> Self {
-        let bytes_used = AtomicU64::new(dev_item.bytes_used.get());
         Self {
-            dev_item,
-            bytes_used,
+            devid: dev_item.devid.get(),
+            uuid: dev_item.uuid(),
+            dev_item: Mutex::new(dev_item),
             device,
             generation,
             is_stale: AtomicBool::new(false),
@@ -70,27 +72,28 @@ impl VolumeDevice {
 
     /// Id of the device in the file system.
     pub fn devid(&self) -> u64 {
-        self.dev_item.devid.get()
+        self.devid
     }
 
     /// UUID of the device.
     pub fn uuid(&self) -> Uuid {
-        self.dev_item.uuid()
+        self.uuid
     }
 
-    /// The DEV_ITEM of the chunk tree when the volume was opened.
-    pub fn dev_item(&self) -> &DevItem {
-        &self.dev_item
+    /// Its DEV_ITEM, as it was found in the chunk tree or changed since.
+    pub fn dev_item(&self) -> DevItem {
+        *self.dev_item.lock()
     }
 
-    /// Sets how many bytes are allocated to chunks, for superblocks.
-    pub fn set_bytes_used(&self, bytes: u64) {
-        self.bytes_used.store(bytes, Relaxed);
-    }
-
-    /// The device item for superblocks.
-    pub(crate) fn current_dev_item(&self) -> DevItem {
-        DevItem { bytes_used: self.bytes_used.load(Relaxed).into(), ..self.dev_item }
+    /// Changes its DEV_ITEM, which its next superblocks have. The caller changes that of the chunk
+    /// tree in the same commit.
+    ///
+    /// # Panics
+    /// If the id or the UUID of the device changes.
+    pub fn change_dev_item(&self, change: impl FnOnce(&mut DevItem)) {
+        let mut item = self.dev_item.lock();
+        change(&mut item);
+        assert_eq!((item.devid.get(), item.uuid()), (self.devid, self.uuid), "it is this device");
     }
 
     /// The device itself, unless it is missing.

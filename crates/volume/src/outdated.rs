@@ -10,8 +10,8 @@
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use crate::chunk::{Chunk, Segment};
+use crate::geometry::Geometry;
 use crate::member::VolumeDevice;
-use crate::members::Members;
 
 impl VolumeDevice {
     /// Whether the device missed commits: its superblock is older than the newest.
@@ -31,7 +31,7 @@ impl VolumeDevice {
     }
 }
 
-impl Members {
+impl Geometry {
     /// Whether a device's content of a chunk may be out of date: the newer devices of the chunk did
     /// or could write it without this one.
     pub(crate) fn is_outdated(&self, chunk: &Chunk, devid: u64) -> bool {
@@ -39,7 +39,7 @@ impl Members {
             return false;
         };
         let right_until =
-            |devid| self.device(devid).and_then(VolumeDevice::right_until).unwrap_or_default();
+            |devid| self.device(devid).and_then(|device| device.right_until()).unwrap_or_default();
         let own = device.right_until().unwrap_or_default();
         // Whether the devices that saw a later commit wrote it without this one.
         let could_be_without = |commit| chunk.survives(|s| right_until(s.devid) < commit);

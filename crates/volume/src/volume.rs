@@ -5,10 +5,10 @@ use std::sync::Arc;
 use larder_format::{ChecksumType, Logical, Physical, Superblock, Uuid};
 use parking_lot::RwLock;
 
-use crate::chunk::{Chunk, ChunkError, ChunkMap, Content, DeviceAddress};
+use crate::chunk::{Chunk, ChunkMap, Content, DeviceAddress};
+use crate::geometry::Geometry;
 use crate::member::VolumeDevice;
-use crate::members::Members;
-use crate::problem::{ReadError, Unmapped};
+use crate::problem::ReadError;
 use crate::stats::VolumeStats;
 
 /// Which mirror is tried first.
@@ -25,12 +25,16 @@ pub enum ReadPolicy {
 /// The devices of a file system as one space of logical addresses. See the crate's invariants.
 #[derive(Debug)]
 pub struct Volume {
-    pub(crate) superblock: Box<Superblock>,
+    /// That of the last commit. Replaced as a whole.
+    pub(crate) superblock: RwLock<Arc<Superblock>>,
+    nodesize: u32,
+    sectorsize: u32,
+    checksum_type: ChecksumType,
+    is_writable: bool,
     /// Ids that headers of tree blocks may carry: the file system's, and those of its seeds.
     pub(crate) block_fsids: Vec<Uuid>,
-    pub(crate) members: Members,
-    /// Replaced as a whole, so that readers hold no lock while they use it.
-    pub(crate) chunks: RwLock<Arc<ChunkMap>>,
+    /// Replaced as a whole, so that requests hold no lock while they use it.
+    pub(crate) geometry: RwLock<Arc<Geometry>>,
 }
 
 /// A range that is contiguous on each device that holds it, as [`Volume::map`] returns it.
@@ -54,95 +58,96 @@ impl Volume {
     }
 
     pub(crate) fn assemble(
-        superblock: Box<Superblock>,
+        superblock: impl Into<Arc<Superblock>>,
         devices: Vec<VolumeDevice>,
         chunks: ChunkMap,
         is_writable: bool,
         read_policy: ReadPolicy,
     ) -> Self {
-        let members = Members::new(devices, is_writable, read_policy);
+        let superblock = superblock.into();
         let mut block_fsids = vec![superblock.metadata_uuid()];
-        block_fsids
-            .extend(members.devices().iter().filter(|d| d.is_seed).map(|d| d.dev_item.fsid()));
+        let seeds = devices.iter().filter(|device| device.is_seed);
+        block_fsids.extend(seeds.map(|seed| seed.dev_item().fsid()));
         block_fsids.dedup();
-        Self { superblock, block_fsids, members, chunks: RwLock::new(Arc::new(chunks)) }
+        let geometry = Geometry::new(devices, chunks, is_writable, read_policy);
+        Self {
+            nodesize: superblock.nodesize.get(),
+            sectorsize: superblock.sectorsize.get(),
+            checksum_type: superblock.checksum_type(),
+            superblock: RwLock::new(superblock),
+            is_writable,
+            block_fsids,
+            geometry: RwLock::new(Arc::new(geometry)),
+        }
     }
 
-    /// The superblock as it was when the volume was opened.
-    pub fn superblock(&self) -> &Superblock {
-        &self.superblock
+    /// The superblock of the last commit: the one that [`Volume::write_superblocks`] wrote last, or
+    /// that was found when the volume was opened.
+    pub fn superblock(&self) -> Arc<Superblock> {
+        self.superblock.read().clone()
     }
 
     /// Bytes in a tree block.
     pub fn nodesize(&self) -> u32 {
-        self.superblock.nodesize.get()
+        self.nodesize
     }
 
     /// Bytes in a sector, the unit of data.
     pub fn sectorsize(&self) -> u32 {
-        self.superblock.sectorsize.get()
+        self.sectorsize
     }
 
     /// The checksum algorithm.
     pub fn checksum_type(&self) -> ChecksumType {
-        self.superblock.checksum_type()
+        self.checksum_type
     }
 
     /// Whether the volume is writable.
     pub fn is_writable(&self) -> bool {
-        self.members.is_writable
+        self.is_writable
     }
 
     /// The current chunks.
     pub fn chunks(&self) -> Arc<ChunkMap> {
-        self.chunks.read().clone()
+        self.geometry.read().chunks().clone()
     }
 
     /// The chunk that contains `logical`.
     pub fn chunk_at(&self, logical: Logical) -> Option<Arc<Chunk>> {
-        self.chunks.read().get(logical).cloned()
+        self.geometry.read().chunk_at(logical).cloned()
     }
 
-    /// Adds a new chunk.
-    pub fn add_chunk(&self, chunk: Chunk) -> Result<(), ChunkError> {
-        Arc::make_mut(&mut self.chunks.write()).insert(chunk)
-    }
-
-    /// Removes the chunk that starts at `logical`.
-    pub fn remove_chunk(&self, logical: Logical) -> Option<Arc<Chunk>> {
-        Arc::make_mut(&mut self.chunks.write()).remove(logical)
-    }
-
-    /// The devices in order of their ids.
-    pub fn devices(&self) -> &[VolumeDevice] {
-        self.members.devices()
+    /// The current devices in order of their ids.
+    pub fn devices(&self) -> Arc<[Arc<VolumeDevice>]> {
+        self.geometry.read().devices().clone()
     }
 
     /// The device with this id.
-    pub fn device(&self, devid: u64) -> Option<&VolumeDevice> {
-        self.members.device(devid)
+    pub fn device(&self, devid: u64) -> Option<Arc<VolumeDevice>> {
+        self.geometry.read().device(devid).cloned()
     }
 
     /// Devices that missed commits.
-    pub fn stale_devices(&self) -> impl Iterator<Item = &VolumeDevice> {
-        self.devices().iter().filter(|device| device.is_stale())
+    pub fn stale_devices(&self) -> Vec<Arc<VolumeDevice>> {
+        self.devices().iter().filter(|device| device.is_stale()).cloned().collect()
     }
 
     /// Whether any device has content of the chunk that is out of date.
     pub fn has_outdated(&self, chunk: &Chunk) -> bool {
-        chunk.stripes().iter().any(|stripe| self.members.is_outdated(chunk, stripe.devid))
+        let geometry = self.geometry();
+        chunk.stripes().iter().any(|stripe| geometry.is_outdated(chunk, stripe.devid))
     }
 
     /// Marks devices that missed commits as up to date, also in the next superblocks. The caller
     /// has brought their content up to date, and made it durable.
     pub fn end_staleness(&self) {
-        self.devices().iter().for_each(VolumeDevice::end_staleness);
+        self.devices().iter().for_each(|device| device.end_staleness());
     }
 
     /// The addresses of a range. In a striped chunk that is one entry for each 64 KiB.
     pub fn map(&self, logical: Logical, len_bytes: u64) -> Result<Vec<MappedRange>, ReadError> {
         let mut ranges = Vec::new();
-        self.for_each_chunk(logical, len_bytes, |chunk, part, part_bytes| {
+        self.geometry().for_each_chunk(logical, len_bytes, |chunk, part, part_bytes| {
             ranges.extend(chunk.segments(part, part_bytes).map(|segment| {
                 let parity =
                     |column| chunk.column_address(segment.row, column, segment.within_bytes);
@@ -171,39 +176,11 @@ impl Volume {
 
     /// Counters since the volume was opened.
     pub fn stats(&self) -> VolumeStats {
+        let geometry = self.geometry();
         VolumeStats {
-            healed: self.members.counters.healed.get(),
-            rebuilt: self.members.counters.rebuilt.get(),
-            devices: self.devices().iter().map(|d| d.counters.snapshot(d.devid())).collect(),
+            healed: geometry.common.counters.healed.get(),
+            rebuilt: geometry.common.counters.rebuilt.get(),
+            devices: geometry.devices().iter().map(|d| d.counters.snapshot(d.devid())).collect(),
         }
-    }
-
-    /// The chunk that contains the whole of a range.
-    pub(crate) fn chunk_of(
-        &self,
-        logical: Logical,
-        len_bytes: u64,
-    ) -> Result<Arc<Chunk>, Unmapped> {
-        self.chunk_at(logical)
-            .filter(|chunk| len_bytes <= chunk.end().0 - logical.0)
-            .ok_or(Unmapped { logical, len_bytes })
-    }
-
-    /// Calls `visit` with the parts of a range that lie in one chunk each, in order.
-    pub(crate) fn for_each_chunk<E: From<Unmapped>>(
-        &self,
-        logical: Logical,
-        len_bytes: u64,
-        mut visit: impl FnMut(&Chunk, Logical, u64) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let (mut at, mut left) = (logical, len_bytes);
-        while left > 0 {
-            let chunk = self.chunk_at(at).ok_or(Unmapped { logical: at, len_bytes: 1 })?;
-            let part_bytes = left.min(chunk.end().0 - at.0);
-            visit(&chunk, at, part_bytes)?;
-            at = chunk.end();
-            left -= part_bytes;
-        }
-        Ok(())
     }
 }

@@ -275,7 +275,7 @@ pub(crate) fn read_mirror(
         let device = context
             .volume
             .device(address.devid)
-            .and_then(|device| device.device())
+            .and_then(|device| device.device().cloned())
             .ok_or_else(|| format!("device {} is missing", address.devid))?;
         device.read_at(part, address.physical.0).map_err(|error| error.to_string())?;
     }

@@ -125,7 +125,8 @@ fn check_range(
     buf.resize(range.len_bytes as usize, 0);
     let (mut verified, mut present) = (0, false);
     for (copy, address) in range.mirrors.iter().enumerate() {
-        let device = context.volume.device(address.devid).and_then(|device| device.device());
+        let device =
+            context.volume.device(address.devid).and_then(|device| device.device().cloned());
         let Some(device) = device else { continue };
         present = true;
         let is_read = device.read_at(buf, address.physical.0).is_ok();

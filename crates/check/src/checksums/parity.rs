@@ -56,7 +56,8 @@ fn check_row(context: &Context<'_>, chunk: &Chunk, row: u64) {
     let wanted = [xor(&data), reed_solomon(&data)];
     for (parity, wanted) in parities.iter().zip(wanted) {
         let mut stored = vec![0; STRIPE_LEN_BYTES as usize];
-        let device = context.volume.device(parity.devid).and_then(|device| device.device());
+        let device =
+            context.volume.device(parity.devid).and_then(|device| device.device().cloned());
         let Some(device) = device else { continue };
         let is_read = device.read_at(&mut stored, parity.physical.0).is_ok();
         if !is_read || stored != wanted {
@@ -71,7 +72,7 @@ fn read_cells(context: &Context<'_>, cells: &[MappedRange]) -> Option<Vec<Vec<u8
     let read = |cell: &MappedRange| {
         let address = cell.mirrors.first()?;
         let mut bytes = vec![0; cell.len_bytes as usize];
-        let device = context.volume.device(address.devid)?.device()?;
+        let device = context.volume.device(address.devid)?.device()?.clone();
         device.read_at(&mut bytes, address.physical.0).ok()?;
         Some(bytes)
     };

@@ -7,7 +7,6 @@ mod data;
 mod paths;
 
 use larder_format::{ItemType, Logical, objectid};
-use larder_volume::VolumeDevice;
 
 use crate::blocks::Forest;
 use crate::context::Context;
@@ -66,7 +65,7 @@ impl<'a, 'v> Locator<'a, 'v> {
     }
 
     fn devices(&self, location: &Location) -> Vec<DeviceOffset> {
-        let name = |devid: u64| self.context.volume.device(devid).map(VolumeDevice::name);
+        let name = |devid: u64| self.context.volume.device(devid).map(|device| device.name());
         let at = |devid: u64, offset: Option<u64>| {
             name(devid).map(|device| DeviceOffset { device, devid, offset })
         };

@@ -27,7 +27,7 @@ pub(crate) struct Log {
 
 /// Plants the tree of log trees, and the logs in it.
 pub(crate) fn plant(context: &Context<'_>, forest: &mut Forest) -> Vec<Log> {
-    let superblock = context.superblock;
+    let superblock = &context.superblock;
     let (logical, level) = (superblock.log_root.get(), superblock.log_root_level);
     if logical == 0 {
         return Vec::new();

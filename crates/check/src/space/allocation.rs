@@ -71,7 +71,7 @@ fn check_devices(context: &Context<'_>, tree: &ChunkTree, extents: &[DeviceExten
                 format_args!("it says {} bytes, its extents have {used}", device.bytes_used);
             context.find(Kind::DeviceBytesUsed, Location::device(*devid), message);
         }
-        let real = context.volume.device(*devid).and_then(|device| device.device());
+        let real = context.volume.device(*devid).and_then(|device| device.device().cloned());
         if let Some(len_bytes) = real.map(|device| device.len_bytes())
             && len_bytes < device.total_bytes.get()
         {

@@ -78,7 +78,7 @@ impl Patient {
         self.devices.iter().enumerate().map(save).collect()
     }
 
-    fn superblock(&self) -> &Superblock {
+    fn superblock(&self) -> Arc<Superblock> {
         self.volume.superblock()
     }
 

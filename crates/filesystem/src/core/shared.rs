@@ -97,7 +97,7 @@ impl Core {
         match &self.writer {
             Some(writer) => writer.tree(id),
             None if id == objectid::CHUNK_TREE => {
-                let root = TreeRoot::of_chunk_tree(self.volume.superblock());
+                let root = TreeRoot::of_chunk_tree(&self.volume.superblock());
                 Ok(TreeView::Committed(Tree::new(self.cache.clone(), root)))
             }
             None => open_tree(&self.cache, &self.root_tree, id).map(TreeView::Committed),

@@ -54,8 +54,8 @@ impl Filesystem {
         self.core.volume()
     }
 
-    /// The superblock as it was when the file system was opened.
-    pub(crate) fn superblock(&self) -> &Superblock {
+    /// The superblock of the last commit.
+    pub(crate) fn superblock(&self) -> Arc<Superblock> {
         self.core.volume().superblock()
     }
 
@@ -168,25 +168,27 @@ impl Filesystem {
 
     /// Bytes in a sector, the unit of data.
     pub fn sector_bytes(&self) -> u32 {
-        self.superblock().sectorsize.get()
+        self.volume().sectorsize()
     }
 
     /// Bytes in a tree block.
     pub fn node_bytes(&self) -> u32 {
-        self.superblock().nodesize.get()
+        self.volume().nodesize()
     }
 
     /// The checksum of data and trees: its number on disk, and its length in bytes.
     pub fn checksum(&self) -> (u16, u16) {
-        let checksum = self.superblock().checksum_type();
+        let checksum = self.volume().checksum_type();
         (checksum as u16, checksum.size() as u16)
     }
 
     /// The feature flags: compatible, compatible for reading only, and incompatible ones. Those that
     /// a change has added since the file system was opened are among them.
     pub fn feature_bits(&self) -> (u64, u64, u64) {
-        let current = self.try_writer().map(|writer| writer.manager().superblock());
-        let superblock = current.as_ref().unwrap_or_else(|| self.superblock());
+        let superblock = match self.try_writer() {
+            Some(writer) => Arc::new(writer.manager().superblock()),
+            None => self.superblock(),
+        };
         let (compat_ro, incompat) = (superblock.compat_ro_flags, superblock.incompat_flags);
         (superblock.compat_flags.get(), compat_ro.get(), incompat.get())
     }

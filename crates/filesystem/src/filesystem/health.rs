@@ -1,6 +1,7 @@
 //! The health of an open file system: its last commit, its devices and their errors.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use larder_format::objectid::{DEV_STATS, DEV_TREE};
@@ -95,8 +96,8 @@ impl Filesystem {
     pub fn devices(&self) -> Vec<DeviceInfo> {
         let chunks = self.try_writer().map(|writer| writer.manager().space().device_bytes_used());
         let allocated: BTreeMap<u64, u64> = chunks.into_iter().flatten().collect();
-        let at_opening = |device: &VolumeDevice| device.dev_item().bytes_used.get();
-        let info = |device: &VolumeDevice| DeviceInfo {
+        let committed = |device: &VolumeDevice| device.dev_item().bytes_used.get();
+        let info = |device: &Arc<VolumeDevice>| DeviceInfo {
             is_stale: device.is_stale(),
             is_seed: device.is_seed(),
             ..DeviceInfo::new(
@@ -104,7 +105,7 @@ impl Filesystem {
                 device.uuid(),
                 device.device().map(|device| device.name().to_owned()),
                 device.dev_item().total_bytes.get(),
-                allocated.get(&device.devid()).copied().unwrap_or_else(|| at_opening(device)),
+                allocated.get(&device.devid()).copied().unwrap_or_else(|| committed(device)),
             )
         };
         self.volume().devices().iter().map(info).collect()
@@ -121,14 +122,15 @@ impl Filesystem {
     pub fn device_errors(&self) -> Result<Vec<DeviceErrors>> {
         if !self.volume().is_writable() {
             let tree = self.tree(DEV_TREE)?;
-            for device in self.volume().devices() {
+            for device in self.volume().devices().iter() {
                 let key = Key::new(DEV_STATS, ItemType::PERSISTENT_ITEM, device.devid());
                 let earlier = tree.get_with(key, Errors::of_item).map_err(Error::from)?;
                 device.set_earlier_errors(earlier.unwrap_or_default());
             }
         }
-        let errors = |device: &VolumeDevice| DeviceErrors::new(device.devid(), device.errors());
-        Ok(self.volume().devices().iter().map(errors).collect())
+        let devices = self.volume().devices();
+        let errors = devices.iter().map(|device| (device.devid(), device.errors()));
+        Ok(errors.map(|(devid, errors)| DeviceErrors::new(devid, errors)).collect())
     }
 
     /// Resets the error counts of a device. Returns the old counts, or `None` if there is no such

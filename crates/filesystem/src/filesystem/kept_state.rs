@@ -19,9 +19,9 @@ impl Filesystem {
         match self.try_writer() {
             Some(writer) => Ok(writer.manager().keep_state()?),
             None => {
-                let devices = self.volume().devices().iter();
-                let devices = devices.filter_map(|device| device.device().cloned()).collect();
-                Ok(KeptState::new(devices, StateEnd::default()))
+                let devices = self.volume().devices();
+                let present = devices.iter().filter_map(|device| device.device().cloned());
+                Ok(KeptState::new(present.collect(), StateEnd::default()))
             }
         }
     }

@@ -4,7 +4,6 @@ use larder_format::feature::CompatRoFlags;
 use larder_format::item::BlockGroupItem;
 use larder_format::{BlockGroupFlags, ItemType, Key, Logical, Profile, objectid, read_exact_item};
 use larder_transaction::space::Group;
-use larder_volume::VolumeDevice;
 
 use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;
@@ -77,8 +76,8 @@ impl Filesystem {
         let data_copies = of_data().map(copies).max().unwrap_or(1);
         let used = |group: &BlockGroup| group.used_bytes.saturating_mul(copies(group));
         let used_bytes = groups.iter().map(used).fold(0, u64::saturating_add);
-        let device_bytes = |device: &VolumeDevice| device.dev_item().total_bytes.get();
-        let raw_bytes = self.volume().devices().iter().map(device_bytes);
+        let devices = self.volume().devices();
+        let raw_bytes = devices.iter().map(|device| device.dev_item().total_bytes.get());
         let raw_bytes = raw_bytes.fold(0, u64::saturating_add);
         let free_bytes = raw_bytes.saturating_sub(used_bytes) / data_copies;
         let available_bytes = match self.try_writer() {

@@ -50,7 +50,7 @@ impl Patient {
     /// The address of a tree's root.
     fn root(&self, tree: u64) -> Logical {
         let volume = Arc::new(self.volume());
-        let root = TreeRoot::of_root_tree(volume.superblock());
+        let root = TreeRoot::of_root_tree(&volume.superblock());
         let roots = Tree::new(Arc::new(BlockCache::new(volume, 1 << 20)), root);
         let item = roots.get(Key::new(tree, ItemType::ROOT_ITEM, 0)).unwrap();
         RootItem::parse(&item.expect("there is such a tree")).unwrap().bytenr()
@@ -66,7 +66,7 @@ impl Patient {
         let nodesize = u64::from(volume.nodesize());
         let part = &volume.map(logical, nodesize).unwrap()[0];
         for place in &part.mirrors[copies] {
-            let device = volume.device(place.devid).unwrap().device().unwrap();
+            let device = volume.device(place.devid).unwrap().device().unwrap().clone();
             device.write_at(&[0x5a; 1000], place.physical.0 + 1000).unwrap();
         }
     }

@@ -83,14 +83,20 @@ impl Devices {
     /// The devices of `volume` with the space of its chunks taken.
     pub fn of(volume: &Volume) -> Self {
         let mut devices = Self::default();
-        for device in volume.devices() {
+        let geometry = volume.geometry();
+        for device in geometry.devices().iter() {
             let total_bytes = device.dev_item().total_bytes.get();
             let mut space = DeviceSpace::new(device.devid(), device.uuid(), total_bytes);
             space.is_usable = !device.is_missing() && !device.is_seed();
             devices.devices.push(space);
         }
-        volume.chunks().iter().for_each(|chunk| devices.take(chunk));
+        geometry.chunks().iter().for_each(|chunk| devices.take(chunk));
         devices
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &DeviceSpace> {
+        self.devices.iter()
     }
 
     /// Devices for new chunks.

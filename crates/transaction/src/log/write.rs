@@ -170,10 +170,11 @@ fn write_out(manager: &TransactionManager, logs: &Logs) -> Result<()> {
         return Ok(volume.flush()?);
     }
     write_blocks(volume, &blocks)?;
-    let mut superblock = manager.durable_superblock();
+    let mut superblock = volume.superblock();
+    let log = Arc::make_mut(&mut superblock);
     let root = roots.root();
-    superblock.log_root = root.logical.0.into();
-    superblock.log_root_level = root.level;
+    log.log_root = root.logical.0.into();
+    log.log_root_level = root.level;
     volume.write_first_copies(&superblock)?;
     blocks.finish();
     Ok(())

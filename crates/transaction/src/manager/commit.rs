@@ -152,7 +152,7 @@ impl TransactionManager {
             system_chunk_array(&chunks, self.volume.sectorsize()).ok_or_else(full)?;
         for (devid, bytes_used) in self.space().device_bytes_used() {
             if let Some(device) = self.volume.device(devid) {
-                device.set_bytes_used(bytes_used);
+                device.change_dev_item(|item| item.bytes_used = bytes_used.into());
             }
         }
         let committed = Committed {

@@ -5,13 +5,14 @@
 //! - Errors alone cause no commit in the background. The next commit writes them, and so does the
 //!   last.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use larder_btree::LiveTree;
 use larder_format::item::DevStatsItem;
 use larder_format::objectid::DEV_STATS;
 use larder_format::{ItemType, Key};
-use larder_volume::{DeviceErrors, Volume, VolumeDevice};
+use larder_volume::{DeviceErrors, Volume};
 use parking_lot::Mutex;
 use zerocopy::IntoBytes;
 
@@ -24,21 +25,21 @@ use crate::tree_items::TreeItems;
 pub(super) struct DeviceStats {
     volume: Arc<Volume>,
     dev_tree: Arc<LiveTree>,
-    /// The counters in the items, in the order of devices.
-    written: Mutex<Vec<DeviceErrors>>,
+    /// The counters in the items, by the ids of the devices.
+    written: Mutex<BTreeMap<u64, DeviceErrors>>,
 }
 
 impl DeviceStats {
     /// Reads the items, and sets the counters of each device of `volume`.
     pub(super) fn load(volume: Arc<Volume>, dev_tree: Arc<LiveTree>) -> Result<Self> {
         let tree = TreeItems::new(dev_tree.clone());
-        let load_one = |device: &VolumeDevice| {
+        let mut written = BTreeMap::new();
+        for device in volume.devices().iter() {
             let data = tree.get(key_of(device.devid()))?.unwrap_or_default();
             let errors = DeviceErrors::of_item(&data);
             device.set_earlier_errors(errors);
-            Ok(errors)
-        };
-        let written = volume.devices().iter().map(load_one).collect::<Result<_>>()?;
+            written.insert(device.devid(), errors);
+        }
         Ok(Self { volume, dev_tree, written: Mutex::new(written) })
     }
 
@@ -51,18 +52,18 @@ impl DeviceStats {
     pub(super) fn write(&self) -> Result<()> {
         let mut written = self.written.lock();
         let current = self.current();
-        for (at, device) in self.volume.devices().iter().enumerate() {
-            if written[at] != current[at] {
-                let item = DevStatsItem::from(current[at]);
-                self.dev_tree.put(key_of(device.devid()), item.as_bytes())?;
+        for (devid, errors) in &current {
+            if written.get(devid).copied().unwrap_or_default() != *errors {
+                let item = DevStatsItem::from(*errors);
+                self.dev_tree.put(key_of(*devid), item.as_bytes())?;
             }
         }
         *written = current;
         Ok(())
     }
 
-    fn current(&self) -> Vec<DeviceErrors> {
-        self.volume.devices().iter().map(VolumeDevice::errors).collect()
+    fn current(&self) -> BTreeMap<u64, DeviceErrors> {
+        self.volume.devices().iter().map(|device| (device.devid(), device.errors())).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The last state that is durable.
+//! The last state that is durable. The volume has its superblock.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -11,7 +11,6 @@ use parking_lot::{Mutex, RwLock};
 /// The last state that is durable.
 #[derive(Debug)]
 pub(super) struct DurableState {
-    superblock: Mutex<Box<Superblock>>,
     root: RwLock<TreeRoot>,
     generation: AtomicU64,
     committed_at: Mutex<Option<SystemTime>>,
@@ -19,18 +18,16 @@ pub(super) struct DurableState {
 
 impl DurableState {
     /// The state that `superblock` leads to, as it was found on the devices.
-    pub(super) fn new(superblock: Box<Superblock>) -> Self {
+    pub(super) fn new(superblock: &Superblock) -> Self {
         Self {
-            root: RwLock::new(TreeRoot::of_root_tree(&superblock)),
+            root: RwLock::new(TreeRoot::of_root_tree(superblock)),
             generation: AtomicU64::new(superblock.generation.get()),
-            superblock: Mutex::new(superblock),
             committed_at: Mutex::default(),
         }
     }
 
     /// Replaces it by the state that `superblock` leads to, which has just become durable.
     pub(super) fn advance(&self, superblock: &Superblock) {
-        self.superblock.lock().as_mut().clone_from(superblock);
         *self.root.write() = TreeRoot::of_root_tree(superblock);
         self.generation.store(superblock.generation.get(), Release);
     }
@@ -38,10 +35,6 @@ impl DurableState {
     /// Notes the end of the commit that made it durable.
     pub(super) fn note_commit(&self) {
         *self.committed_at.lock() = Some(SystemTime::now());
-    }
-
-    pub(super) fn superblock(&self) -> Box<Superblock> {
-        self.superblock.lock().clone()
     }
 
     /// The address of the tree of tree roots.

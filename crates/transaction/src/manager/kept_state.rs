@@ -52,8 +52,9 @@ impl TransactionManager {
         let end = StateEnd::default();
         let round = space.begin_keeping();
         let keeping = Arc::new(Keeping { space, round, end: end.clone() });
-        let devices = self.volume().devices().iter().filter_map(|device| device.device());
-        let kept = devices.map(|device| KeptDevice {
+        let devices = self.volume().devices();
+        let present = devices.iter().filter_map(|device| device.device());
+        let kept = present.map(|device| KeptDevice {
             device: device.clone(),
             superblocks: superblocks_of(&**device),
             keeping: keeping.clone(),

@@ -84,7 +84,7 @@ impl TransactionManager {
     }
 
     fn load_trees(volume: Arc<Volume>, cache: Arc<BlockCache>) -> Result<Self> {
-        let superblock = Box::new(volume.superblock().clone());
+        let superblock = volume.superblock();
         let space = Arc::new(Space::new(volume.clone()));
         let mut roots = Roots::default();
         for (key, item) in load::read_roots(&cache, &superblock)? {
@@ -110,13 +110,13 @@ impl TransactionManager {
         {
             tree_space.set_quotas(quotas);
         }
-        let durable = Arc::new(DurableState::new(superblock.clone()));
+        let durable = Arc::new(DurableState::new(&superblock));
         Ok(Self {
             bookkeeping: Bookkeeping::new(volume.clone(), system.clone(), tree_space.clone())?,
             volume,
             trees: Trees::new(forest, system, roots, tree_space.clone()),
             tree_space,
-            superblock: NextSuperblock::new(superblock),
+            superblock: NextSuperblock::new(Box::new((*superblock).clone())),
             abort: Abort::new(durable.clone()),
             durable,
             gate: JoinGate::default(),

@@ -39,7 +39,7 @@ pub(super) fn renew_first_superblocks(manager: &TransactionManager) -> Result<()
     let volume = manager.volume();
     if volume.devices().iter().any(|device| device.has_older_first_copy() && !device.is_seed()) {
         tracing::warn!("a crash left a first superblock older than its copies: it is renewed");
-        volume.write_superblocks(&manager.durable.superblock())?;
+        volume.write_superblocks(&volume.superblock())?;
     }
     Ok(())
 }
@@ -55,13 +55,14 @@ pub(super) fn bring_devices_up_to_date(
         manager.change_superblock(|_| ());
         manager.commit()?;
     }
-    for device in volume.stale_devices() {
+    let stale = volume.stale_devices();
+    for device in &stale {
         let (devid, name) = (device.devid(), device.name());
         tracing::warn!(
             "device {devid} ({name}) now gets the commits that it missed, copied from the others"
         );
     }
-    if volume.stale_devices().next().is_some() { resynchronise(manager, tell) } else { Ok(()) }
+    if stale.is_empty() { Ok(()) } else { resynchronise(manager, tell) }
 }
 
 fn resynchronise(manager: &TransactionManager, tell: &dyn Fn(ResyncProgress)) -> Result<()> {
@@ -95,7 +96,7 @@ fn resynchronise(manager: &TransactionManager, tell: &dyn Fn(ResyncProgress)) ->
         return Ok(());
     }
     volume.end_staleness();
-    volume.write_superblocks(&manager.durable.superblock())?;
+    volume.write_superblocks(&volume.superblock())?;
     tracing::info!("all devices are up to date: {copied_bytes} bytes were copied");
     Ok(())
 }

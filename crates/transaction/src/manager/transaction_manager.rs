@@ -168,10 +168,6 @@ impl TransactionManager {
         self.committing.lock()
     }
 
-    pub(crate) fn durable_superblock(&self) -> Box<Superblock> {
-        self.durable.superblock()
-    }
-
     /// Whether the next commit changes fields of the superblock that commits do not set themselves.
     pub(crate) fn is_superblock_dirty(&self) -> bool {
         self.superblock.is_dirty()

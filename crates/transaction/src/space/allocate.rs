@@ -166,12 +166,11 @@ impl Space {
             drop(devices);
             return self.create_chunk(SpaceKind::Metadata, seen);
         }
-        self.has_new_groups.store(true, Relaxed);
-        self.volume.add_chunk(chunk.clone())?;
-        if kind == SpaceKind::System && self.system_array_is_full() {
-            self.volume.remove_chunk(chunk.logical());
+        if kind == SpaceKind::System && !self.fits_system_array(&chunk)? {
             return Ok(None);
         }
+        self.has_new_groups.store(true, Relaxed);
+        self.volume.add_chunk(chunk.clone())?;
         *devices = after;
         let chunk = self.volume.chunk_at(chunk.logical()).expect("it was just added");
         let free = chunk.logical().0..chunk.end().0;
@@ -203,8 +202,11 @@ impl Space {
         Limits::new(kind, total_bytes, self.volume.nodesize())
     }
 
-    fn system_array_is_full(&self) -> bool {
-        system_chunk_array(&self.volume.chunks(), self.volume.sectorsize()).is_none()
+    /// Whether the superblock's array has room for one more system chunk.
+    fn fits_system_array(&self, chunk: &Chunk) -> Result<bool> {
+        let mut chunks = (*self.volume.chunks()).clone();
+        chunks.insert(chunk.clone())?;
+        Ok(system_chunk_array(&chunks, self.volume.sectorsize()).is_some())
     }
 
     /// New chunks come after all others in the address space.

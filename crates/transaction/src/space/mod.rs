@@ -218,8 +218,7 @@ impl Space {
     /// Bytes of each device that chunks take, by its id.
     pub fn device_bytes_used(&self) -> Vec<(u64, u64)> {
         let devices = self.devices.lock();
-        let ids = self.volume.devices().iter().map(larder_volume::VolumeDevice::devid);
-        ids.filter_map(|id| Some((id, devices.get(id)?.bytes_used()))).collect()
+        devices.iter().map(|device| (device.devid, device.bytes_used())).collect()
     }
 
     /// Calls `use_devices` with the allocated space of the devices.

@@ -22,7 +22,7 @@ fn volume(device: MemoryDevice) -> Option<Arc<Volume>> {
 /// The addresses of the tree blocks.
 fn tree_blocks(volume: &Arc<Volume>) -> Vec<Logical> {
     let cache = Arc::new(BlockCache::new(volume.clone(), 16 << 20));
-    let roots = Tree::new(cache.clone(), TreeRoot::of_root_tree(volume.superblock()));
+    let roots = Tree::new(cache.clone(), TreeRoot::of_root_tree(&volume.superblock()));
     let root = roots.get(Key::new(EXTENT_TREE, ItemType::ROOT_ITEM, 0)).unwrap().unwrap();
     let root = TreeRoot::of_item(EXTENT_TREE, &RootItem::parse(&root).unwrap());
     let extents = Tree::new(cache, root).range(.., Readahead::None);

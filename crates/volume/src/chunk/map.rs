@@ -30,9 +30,30 @@ impl ChunkMap {
     pub fn insert(&mut self, chunk: Chunk) -> Result<(), ChunkError> {
         let at = self.chunks.partition_point(|other| other.logical() < chunk.logical());
         let before = at.checked_sub(1).map(|at| &self.chunks[at]);
+        Self::check_overlap(&chunk, before.into_iter().chain(self.chunks.get(at)))?;
+        self.chunks.insert(at, Arc::new(chunk));
+        Ok(())
+    }
+
+    /// Replaces the chunk that starts where this one does. Refuses a chunk that replaces none, or
+    /// that overlaps another.
+    pub fn replace(&mut self, chunk: Chunk) -> Result<(), ChunkError> {
+        let logical = chunk.logical();
+        let at = self.chunks.binary_search_by_key(&logical, |chunk| chunk.logical());
+        let none = |_| ChunkError { logical, problem: "there is none to replace".into() };
+        let at = at.map_err(none)?;
+        Self::check_overlap(&chunk, self.chunks.get(at + 1))?;
+        self.chunks[at] = Arc::new(chunk);
+        Ok(())
+    }
+
+    fn check_overlap<'a>(
+        chunk: &Chunk,
+        neighbours: impl IntoIterator<Item = &'a Arc<Chunk>>,
+    ) -> Result<(), ChunkError> {
         let overlaps =
             |other: &&Arc<Chunk>| other.logical() < chunk.end() && chunk.logical() < other.end();
-        if let Some(other) = before.into_iter().chain(self.chunks.get(at)).find(overlaps) {
+        if let Some(other) = neighbours.into_iter().find(overlaps) {
             let problem = format!(
                 "its {} bytes overlap the chunk at {} of {} bytes",
                 chunk.len_bytes(),
@@ -41,7 +62,6 @@ impl ChunkMap {
             );
             return Err(ChunkError { logical: chunk.logical(), problem });
         }
-        self.chunks.insert(at, Arc::new(chunk));
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! Earlier commits, which a superblock keeps the roots of.
 
+use std::sync::Arc;
+
 use larder_format::objectid::ROOT_TREE;
 use larder_format::superblock::BackupRoot;
 use larder_format::{Logical, Superblock};
@@ -13,7 +15,7 @@ impl Volume {
     ///
     /// Space that such a commit had in use may have been written since: deeper blocks can be gone.
     pub(super) fn use_backup_root(&mut self) -> bool {
-        let superblock = &self.superblock;
+        let superblock = self.superblock();
         let newest = [(superblock.root, superblock.root_level, superblock.generation)];
         let newest = newest.map(|(root, level, generation)| (root.get(), level, generation.get()));
         if newest.iter().all(|root| self.can_read(root, ROOT_TREE)) {
@@ -25,7 +27,7 @@ impl Volume {
             |backup: &&BackupRoot| backup.tree_root_gen.get() < superblock.generation.get();
         let found = backups.iter().filter(is_earlier).find(|backup| self.has_roots(backup));
         let Some(found) = found.copied() else { return false };
-        go_back(&mut self.superblock, &found);
+        go_back(Arc::make_mut(self.superblock.get_mut()), &found);
         true
     }
 

@@ -238,7 +238,7 @@ impl Volume {
             OpenError::ChunkTree(error) => found.blame_missing(&provisional.chunks(), error),
             error => error,
         })?;
-        let Self { superblock, .. } = provisional;
+        let superblock = provisional.superblock();
         let members = found.into_members(&tree.dev_items)?;
         let mut volume =
             Self::assemble(superblock, members, tree.chunks, options.write, options.read_policy);
@@ -253,17 +253,17 @@ impl Volume {
             }
             tracing::warn!(
                 "{device}: {state}: it is shown as after generation {}",
-                volume.superblock.generation
+                volume.superblock().generation
             );
         }
-        volume.devices().iter().for_each(report_weakness);
+        volume.devices().iter().for_each(|device| report_weakness(device));
         Ok(volume)
     }
 
     fn check_devices(&self, options: &OpenOptions) -> Result<(), OpenError> {
         self.check_stripes()?;
-        let missing: Vec<MissingDevice> = self
-            .devices()
+        let devices = self.devices();
+        let missing: Vec<MissingDevice> = devices
             .iter()
             .filter(|device| device.is_missing())
             .map(|device| MissingDevice { devid: device.devid(), uuid: device.uuid() })
@@ -273,8 +273,8 @@ impl Volume {
             let chunks = self.chunks();
             let lost = chunks.iter().find(|c| !c.survives(|s| is_missing(s.devid))).cloned();
             if !options.degraded {
-                let given = self.devices().iter().find(|device| !device.is_missing());
-                let given = given.map(VolumeDevice::name).unwrap_or_default();
+                let given = devices.iter().find(|device| !device.is_missing());
+                let given = given.map(|device| device.name()).unwrap_or_default();
                 let can_do_without = lost.is_none();
                 return Err(OpenError::MissingDevices { given, missing, can_do_without });
             }
@@ -282,15 +282,17 @@ impl Volume {
                 return Err(OpenError::NotEnoughDevices { chunk, missing });
             }
         }
-        if options.write { self.devices().iter().try_for_each(check_writable) } else { Ok(()) }
+        let mut written = devices.iter().filter(|_| options.write);
+        written.try_for_each(|device| check_writable(device))
     }
 
     /// Checks that every stripe of every chunk lies on a device of the file system.
     fn check_stripes(&self) -> Result<(), OpenError> {
-        for chunk in self.chunks().iter() {
+        let geometry = self.geometry();
+        for chunk in geometry.chunks().iter() {
             let refuse = |problem| ChunkError { logical: chunk.logical(), problem };
             for stripe in chunk.stripes() {
-                let device = self
+                let device = geometry
                     .device(stripe.devid)
                     .filter(|device| device.uuid() == stripe.dev_uuid)
                     .ok_or_else(|| {
@@ -298,7 +300,7 @@ impl Volume {
                         refuse(format!("there is no device {devid} with uuid {uuid}"))
                     })?;
                 let end = stripe.physical.0 + chunk.bytes_per_stripe();
-                let total_bytes = device.dev_item.total_bytes.get();
+                let total_bytes = device.dev_item().total_bytes.get();
                 if end > total_bytes {
                     let devid = stripe.devid;
                     let problem = format!(
@@ -327,7 +329,7 @@ fn check_writable(device: &VolumeDevice) -> Result<(), OpenError> {
     if !backing.is_writable() {
         return Err(OpenError::ReadOnlyDevice(device.name()));
     }
-    let (len_bytes, wanted_bytes) = (backing.len_bytes(), device.dev_item.total_bytes.get());
+    let (len_bytes, wanted_bytes) = (backing.len_bytes(), device.dev_item().total_bytes.get());
     if len_bytes < wanted_bytes {
         return Err(OpenError::ShortDevice { device: device.name(), len_bytes, wanted_bytes });
     }

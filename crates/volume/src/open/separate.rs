@@ -50,7 +50,8 @@ pub(super) fn is_earlier_commit(older: &Superblock, newer: &Superblock) -> bool 
 impl Volume {
     /// Compares the copies of the root of the root tree on devices of the newest generation.
     pub(super) fn check_same_root(&self) -> Result<(), UsedSeparately> {
-        let (root, generation) = (self.superblock.root(), self.superblock.generation.get());
+        let superblock = self.superblock();
+        let (root, generation) = (superblock.root(), superblock.generation.get());
         let expected = BlockExpectation { generation: Some(generation), ..Default::default() };
         let mut copies = self.copies_on_devices(root, |device| !device.is_stale(), expected);
         let Some((first, wanted)) = copies.next() else { return Ok(()) };
@@ -74,9 +75,10 @@ impl Volume {
         };
         let mut copies = self.copies_on_devices(logical, had_it, BlockExpectation::default());
         let Some((first, _)) = copies.find(|(_, copy)| copy != block) else { return Ok(()) };
-        let newest =
-            self.devices().iter().find(|device| !device.is_stale() && !device.is_missing());
-        Err(UsedSeparately { first, second: newest.map_or_else(String::new, VolumeDevice::name) })
+        let devices = self.devices();
+        let newest = devices.iter().find(|device| !device.is_stale() && !device.is_missing());
+        let second = newest.map_or_else(String::new, |device| device.name());
+        Err(UsedSeparately { first, second })
     }
 
     /// The sound copies of a tree block on wanted devices, with their names.
@@ -87,17 +89,15 @@ impl Volume {
         expected: BlockExpectation,
     ) -> impl Iterator<Item = (String, Vec<u8>)> + 'v {
         let len_bytes = u64::from(self.nodesize());
-        let chunk = self.chunk_of(logical, len_bytes).ok();
-        let mirrors = chunk.as_ref().map_or(0, |chunk| chunk.mirrors());
+        let geometry = self.geometry();
+        let mirrors = geometry.chunk_of(logical, len_bytes).map_or(0, |chunk| chunk.mirrors());
         (0..mirrors).filter_map(move |mirror| {
-            let chunk = chunk.as_ref()?;
+            let chunk = geometry.chunk_of(logical, len_bytes).ok()?;
             let segment = chunk.segment(logical, len_bytes);
             let address = chunk.address(&segment, mirror);
-            let device = self.device(address.devid).filter(|device| is_wanted(device))?;
+            let device = geometry.device(address.devid).filter(|device| is_wanted(device))?;
             let mut copy = vec![0; len_bytes as usize];
-            if segment.len_bytes < len_bytes
-                || self.members.read_device(address, &mut copy).is_err()
-            {
+            if segment.len_bytes < len_bytes || geometry.read_device(address, &mut copy).is_err() {
                 return None;
             }
             self.verify_block(logical, &expected, &copy).ok()?;

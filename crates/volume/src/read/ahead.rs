@@ -5,8 +5,7 @@ use std::ops::Range;
 use larder_format::Logical;
 
 use crate::chunk::Chunk;
-use crate::member::VolumeDevice;
-use crate::members::Members;
+use crate::geometry::Geometry;
 use crate::problem::Unmapped;
 use crate::volume::Volume;
 
@@ -18,15 +17,16 @@ impl Volume {
     /// read from is told once for each chunk; unmapped parts are left out.
     pub fn readahead(&self, logical: Logical, len_bytes: u64) {
         let len_bytes = len_bytes.min(MAX_BYTES);
+        let geometry = self.geometry();
         let _: Result<(), Unmapped> =
-            self.for_each_chunk(logical, len_bytes, |chunk, at, part_bytes| {
-                self.members.readahead(chunk, at, part_bytes);
+            geometry.for_each_chunk(logical, len_bytes, |chunk, at, part_bytes| {
+                geometry.readahead(chunk, at, part_bytes);
                 Ok(())
             });
     }
 }
 
-impl Members {
+impl Geometry {
     /// Like [`Volume::readahead`], for a range of one chunk. A device's part of it is contiguous,
     /// except for the parity in between.
     pub(super) fn readahead(&self, chunk: &Chunk, logical: Logical, len_bytes: u64) {
@@ -38,7 +38,7 @@ impl Members {
             ranges[address.stripe].get_or_insert(start..start).end = start + segment.len_bytes;
         }
         for (stripe, range) in chunk.stripes().iter().zip(ranges) {
-            let device = self.device(stripe.devid).and_then(VolumeDevice::device);
+            let device = self.device(stripe.devid).and_then(|device| device.device());
             if let (Some(device), Some(range)) = (device, range) {
                 device.readahead(range.start, range.end - range.start);
             }

@@ -49,34 +49,34 @@ impl Volume {
     ) -> Result<BlockRead, ReadError> {
         assert_eq!(buf.len(), self.nodesize() as usize, "a tree block is nodesize bytes");
         let len_bytes = buf.len() as u64;
-        let chunk = self.chunk_of(logical, len_bytes)?;
+        let geometry = self.geometry();
+        let chunk = geometry.chunk_of(logical, len_bytes)?;
         let segment = chunk.segment(logical, len_bytes);
         let mut failures: Vec<FailedCopy> = Vec::new();
-        for copy in self.members.copy_order(&chunk, &segment) {
+        for copy in geometry.copy_order(chunk, &segment) {
             let mut attempt = || {
-                self.members.read_copy(&chunk, logical, copy, Outdated::LastResort, buf)?;
+                geometry.read_copy(chunk, logical, copy, Outdated::LastResort, buf)?;
                 self.verify_block(logical, expected, buf)
             };
             let mut read = attempt();
-            if read.is_err() && self.members.doubt(&chunk, logical, len_bytes, copy) {
+            if read.is_err() && geometry.doubt(chunk, logical, len_bytes, copy) {
                 read = attempt();
             }
             match read {
                 Ok(()) => {
                     failures.retain(|failure| !failure.problem.is_absence());
                     let healed =
-                        failures.iter().filter(|bad| self.members.heal(&chunk, bad, buf)).count();
-                    self.members.counters.rebuilt.add(u64::from(copy >= chunk.mirrors()));
+                        failures.iter().filter(|bad| geometry.heal(chunk, bad, buf)).count();
+                    geometry.common.counters.rebuilt.add(u64::from(copy >= chunk.mirrors()));
                     return Ok(BlockRead { copy, failures, healed });
                 }
                 Err(problem) => {
-                    failures
-                        .push(self.members.failed_copy(&chunk, logical, len_bytes, copy, problem));
+                    failures.push(geometry.failed_copy(chunk, logical, len_bytes, copy, problem));
                 }
             }
         }
         let error = ReadError::TreeBlock { logical, owner: expected.owner, failures };
-        self.members.report_lost(&error);
+        geometry.report_lost(&error);
         Err(error)
     }
 

@@ -5,8 +5,7 @@ use std::cmp::Reverse;
 use larder_format::Logical;
 
 use crate::chunk::{Chunk, DeviceAddress, Segment};
-use crate::member::VolumeDevice;
-use crate::members::Members;
+use crate::geometry::Geometry;
 use crate::problem::{CopyProblem, FailedCopy, ReadError};
 use crate::volume::{ReadPolicy, Volume};
 
@@ -33,23 +32,24 @@ impl Volume {
         copy: usize,
         mut buf: &mut [u8],
     ) -> Result<(), ReadError> {
-        self.for_each_chunk(logical, buf.len() as u64, |chunk, at, part_bytes| {
+        let geometry = self.geometry();
+        geometry.for_each_chunk(logical, buf.len() as u64, |chunk, at, part_bytes| {
             let part = buf.split_off_mut(..part_bytes as usize).expect("parts make up the range");
             if copy >= chunk.copies() {
                 return Err(ReadError::NoSuchCopy { logical: at, copy });
             }
-            self.members.read_copy(chunk, at, copy, Outdated::LastResort, part).map_err(|problem| {
+            geometry.read_copy(chunk, at, copy, Outdated::LastResort, part).map_err(|problem| {
                 ReadError::Data {
                     logical: at,
                     len_bytes: part_bytes,
-                    failures: vec![self.members.failed_copy(chunk, at, part_bytes, copy, problem)],
+                    failures: vec![geometry.failed_copy(chunk, at, part_bytes, copy, problem)],
                 }
             })
         })
     }
 }
 
-impl Members {
+impl Geometry {
     /// Reads one copy of a range of one chunk.
     pub(super) fn read_copy(
         &self,
@@ -84,7 +84,7 @@ impl Members {
     ) -> bool {
         let doubt = |segment: &Segment| {
             let address = chunk.address(segment, copy);
-            let device = self.device(address.devid).and_then(VolumeDevice::device);
+            let device = self.device(address.devid).and_then(|device| device.device());
             device.is_some_and(|device| device.doubt(address.physical.0, segment.len_bytes))
         };
         copy < chunk.mirrors()
@@ -113,9 +113,9 @@ impl Members {
         order[..mirrors].sort_by_key(|&copy| {
             let devid = chunk.address(segment, copy).devid;
             let device = self.device(devid);
-            let is_missing = device.is_none_or(VolumeDevice::is_missing);
+            let is_missing = device.is_none_or(|device| device.is_missing());
             let is_outdated = self.is_outdated(chunk, devid);
-            let is_preferred = self.read_policy == ReadPolicy::Prefer(devid);
+            let is_preferred = self.common.read_policy == ReadPolicy::Prefer(devid);
             let distance = (copy + mirrors - favourite) % mirrors;
             (is_outdated, is_missing, Reverse(is_preferred), distance)
         });
@@ -143,7 +143,7 @@ impl Members {
                 _ => device.counters.corruption_errors.add(1),
             }
         }
-        let device = device.map_or_else(String::new, VolumeDevice::name);
+        let device = device.map_or_else(String::new, |device| device.name());
         FailedCopy { copy, logical, len_bytes, address, device, problem }
     }
 }

@@ -6,6 +6,7 @@ use larder_format::{Checksum, Logical};
 
 use super::copy::Outdated;
 use crate::chunk::{Chunk, Segment};
+use crate::geometry::Geometry;
 use crate::problem::{CopyProblem, FailedCopy, ReadError};
 use crate::volume::Volume;
 
@@ -45,9 +46,10 @@ impl Volume {
             }
         }
         let mut outcome = DataRead::default();
-        self.for_each_chunk(logical, len_bytes, |chunk, at, part_bytes| {
+        let geometry = self.geometry();
+        geometry.for_each_chunk(logical, len_bytes, |chunk, at, part_bytes| {
             if chunk.segment(at, part_bytes).len_bytes < part_bytes {
-                self.members.readahead(chunk, at, part_bytes);
+                geometry.readahead(chunk, at, part_bytes);
             }
             for segment in chunk.segments(at, part_bytes) {
                 let part = buf
@@ -56,8 +58,15 @@ impl Volume {
                 let first = (segment.logical.0 - logical.0) as usize / sectorsize;
                 let count = part.len().div_ceil(sectorsize);
                 let checksums = checksums.map(|all| &all[first * csum_size..][..count * csum_size]);
-                SegmentRead { volume: self, chunk, segment, checksums, outcome: &mut outcome }
-                    .read(part)?;
+                SegmentRead {
+                    volume: self,
+                    geometry: &geometry,
+                    chunk,
+                    segment,
+                    checksums,
+                    outcome: &mut outcome,
+                }
+                .read(part)?;
             }
             Ok::<_, ReadError>(())
         })?;
@@ -69,6 +78,7 @@ impl Volume {
 /// Reads one segment: copy after copy, each time only the parts that are not good yet.
 struct SegmentRead<'a> {
     volume: &'a Volume,
+    geometry: &'a Geometry,
     chunk: &'a Chunk,
     segment: Segment,
     /// The checksums of its sectors.
@@ -79,7 +89,7 @@ struct SegmentRead<'a> {
 impl SegmentRead<'_> {
     fn read(&mut self, buf: &mut [u8]) -> Result<(), ReadError> {
         let first_failure = self.outcome.failures.len();
-        let mut copies = self.volume.members.copy_order(self.chunk, &self.segment);
+        let mut copies = self.geometry.copy_order(self.chunk, &self.segment);
         let mut bad = Vec::new();
         if let Some(first) = copies.next() {
             self.read_range(first, buf, 0..buf.len(), &mut bad);
@@ -99,7 +109,7 @@ impl SegmentRead<'_> {
             |bad: &FailedCopy| bad.logical <= logical && logical.0 - bad.logical.0 < bad.len_bytes;
         let failures = self.outcome.failures.drain(first_failure..).filter(is_there).collect();
         let error = ReadError::Data { logical, len_bytes: range.len() as u64, failures };
-        self.volume.members.report_lost(&error);
+        self.geometry.report_lost(&error);
         Err(error)
     }
 
@@ -113,7 +123,7 @@ impl SegmentRead<'_> {
     ) {
         let is_doubtful = |range: &Range<usize>| {
             let (at, len_bytes) = (self.address(range.start), range.len() as u64);
-            self.volume.members.doubt(self.chunk, at, len_bytes, copy)
+            self.geometry.doubt(self.chunk, at, len_bytes, copy)
         };
         if bad.is_empty() || bad.iter().filter(|range| is_doubtful(range)).count() == 0 {
             return;
@@ -141,11 +151,11 @@ impl SegmentRead<'_> {
         let at = self.address(range.start);
         let outdated = if self.checksums.is_some() { Outdated::LastResort } else { Outdated::Lost };
         let part = &mut buf[range.clone()];
-        match self.volume.members.read_copy(self.chunk, at, copy, outdated, part) {
+        match self.geometry.read_copy(self.chunk, at, copy, outdated, part) {
             Ok(()) => {
                 let rebuilt = copy >= self.chunk.mirrors();
                 let sectors = range.len().div_ceil(sectorsize) as u64;
-                self.volume.members.counters.rebuilt.add(if rebuilt { sectors } else { 0 });
+                self.geometry.common.counters.rebuilt.add(if rebuilt { sectors } else { 0 });
                 self.verify(copy, buf, range, bad);
             }
             Err(CopyProblem::Device(_)) if range.len() > sectorsize => {
@@ -187,7 +197,7 @@ impl SegmentRead<'_> {
         bad: &mut Vec<Range<usize>>,
     ) {
         let (at, len_bytes) = (self.address(range.start), range.len() as u64);
-        let failure = self.volume.members.failed_copy(self.chunk, at, len_bytes, copy, problem);
+        let failure = self.geometry.failed_copy(self.chunk, at, len_bytes, copy, problem);
         self.outcome.failures.push(failure);
         match bad.last_mut() {
             Some(last) if last.end == range.start => last.end = range.end,
@@ -200,7 +210,7 @@ impl SegmentRead<'_> {
         for failure in &failures[first_failure..] {
             let start = (failure.logical.0 - self.segment.logical.0) as usize;
             let good = &good[start..start + failure.len_bytes as usize];
-            *healed += usize::from(self.volume.members.heal(self.chunk, failure, good));
+            *healed += usize::from(self.geometry.heal(self.chunk, failure, good));
         }
     }
 }

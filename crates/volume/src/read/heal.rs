@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 
 use crate::chunk::{Chunk, DeviceAddress};
-use crate::members::Members;
+use crate::geometry::Geometry;
 use crate::problem::{FailedCopy, ReadError};
 
 /// The fate of a bad copy if there is a good one.
@@ -17,7 +17,7 @@ enum Fate {
     Left,
 }
 
-impl Members {
+impl Geometry {
     /// Overwrites a bad copy with good content and reports that. Returns whether it did.
     pub(super) fn heal(&self, chunk: &Chunk, failure: &FailedCopy, good: &[u8]) -> bool {
         if failure.problem.is_absence() {
@@ -29,8 +29,9 @@ impl Members {
     }
 
     fn overwrite(&self, chunk: &Chunk, failure: &FailedCopy, good: &[u8]) -> Fate {
-        let may_heal =
-            self.is_writable && failure.copy < chunk.mirrors() && failure.problem.is_healable();
+        let may_heal = self.common.is_writable
+            && failure.copy < chunk.mirrors()
+            && failure.problem.is_healable();
         if !may_heal {
             return Fate::Left;
         }
@@ -40,7 +41,7 @@ impl Members {
             rest = after;
             self.write_device(chunk.address(&segment, failure.copy), part)
         });
-        self.counters.healed.add(u64::from(is_healed));
+        self.common.counters.healed.add(u64::from(is_healed));
         if is_healed { Fate::Healed } else { Fate::NotHealed }
     }
 
@@ -62,7 +63,7 @@ impl Members {
             Fate::Left => "left as it is; a good copy was read",
         };
         let device = address.and_then(|address| self.device(address.devid));
-        device.map_or(&self.reports, |device| &device.reports).report(|left_out| {
+        device.map_or(&self.common.reports, |device| &device.reports).report(|left_out| {
             tracing::warn!(
                 "a bad copy of {len_bytes} bytes at logical address {logical}: {failure}: \
                  {fate}{left_out}"
@@ -72,6 +73,6 @@ impl Members {
 
     /// Reports content that cannot be read.
     pub(super) fn report_lost(&self, error: &ReadError) {
-        self.reports.report(|left_out| tracing::error!("no good copy: {error}{left_out}"));
+        self.common.reports.report(|left_out| tracing::error!("no good copy: {error}{left_out}"));
     }
 }

@@ -6,8 +6,7 @@
 
 use super::copy::Outdated;
 use crate::chunk::{Chunk, Segment};
-use crate::member::VolumeDevice;
-use crate::members::Members;
+use crate::geometry::Geometry;
 use crate::parity::Parity;
 use crate::problem::CopyProblem;
 
@@ -26,7 +25,7 @@ impl Lost {
 /// A column that could not be read.
 struct Unreadable(usize);
 
-impl Members {
+impl Geometry {
     /// Rebuilds a segment from the rest of its row.
     ///
     /// With RAID6, `attempt` chooses which other column is left out as well: 0 is Q, 1 is P, then
@@ -52,7 +51,7 @@ impl Members {
         }
     }
 
-    /// Like [`Members::rebuild`], for a caller that has locked the row.
+    /// Like [`Geometry::rebuild`], for a caller that has locked the row.
     pub(crate) fn rebuild_locked(
         &self,
         chunk: &Chunk,
@@ -65,7 +64,7 @@ impl Members {
         lost.columns.extend(left_out);
         let missing = (0..chunk.stripes().len()).filter(|&column| {
             let devid = chunk.column_address(segment.row, column, 0).devid;
-            self.device(devid).is_none_or(VolumeDevice::is_missing)
+            self.device(devid).is_none_or(|device| device.is_missing())
                 || outdated == Outdated::Lost && self.is_outdated(chunk, devid)
         });
         for column in missing {

@@ -9,14 +9,14 @@ mod parity;
 mod superblock;
 
 use std::io::IoSlice;
+use std::sync::Arc;
 
 use larder_device::{DeviceError, Trouble};
 use larder_format::superblock::OFFSETS;
 use larder_format::{Logical, Physical, Superblock};
 
 use crate::chunk::Chunk;
-use crate::member::VolumeDevice;
-use crate::members::Members;
+use crate::geometry::Geometry;
 use crate::problem::{CopyProblem, Unmapped};
 use crate::volume::Volume;
 use parity::write_rows;
@@ -56,13 +56,14 @@ impl Volume {
     /// range at the same time.
     pub fn write(&self, logical: Logical, mut bytes: &[u8]) -> Result<(), WriteError> {
         self.check_writable()?;
-        self.for_each_chunk(logical, bytes.len() as u64, |chunk, at, part_bytes| {
+        let geometry = self.geometry();
+        geometry.for_each_chunk(logical, bytes.len() as u64, |chunk, at, part_bytes| {
             let part = bytes.split_off(..part_bytes as usize).expect("parts make up the range");
-            self.check_chunk_writable(chunk)?;
+            geometry.check_chunk_writable(chunk)?;
             if chunk.has_parity() {
-                write_rows(&self.members, chunk, at, part)
+                write_rows(&geometry, chunk, at, part)
             } else {
-                self.members.write_mirrors(chunk, at, part)
+                geometry.write_mirrors(chunk, at, part)
             }
         })
     }
@@ -71,27 +72,18 @@ impl Volume {
         if self.is_writable() { Ok(()) } else { Err(WriteError::ReadOnly) }
     }
 
-    fn check_chunk_writable(&self, chunk: &Chunk) -> Result<(), WriteError> {
-        let is_lost = |devid| self.device(devid).is_none_or(|device| device.written_to().is_none());
-        if chunk.survives(|stripe| is_lost(stripe.devid)) {
-            Ok(())
-        } else {
-            Err(WriteError::NotWritable { chunk: chunk.logical() })
-        }
-    }
-
     /// Returns once every write that returned before this call is durable on every device.
     ///
     /// Flushes all devices even if one fails, and returns the first error.
     pub fn flush(&self) -> Result<(), WriteError> {
         self.check_writable()?;
-        let results: Vec<_> = self.devices().iter().map(VolumeDevice::flush).collect();
+        let results: Vec<_> = self.devices().iter().map(|device| device.flush()).collect();
         Ok(results.into_iter().collect::<Result<(), _>>()?)
     }
 
     /// Commits: makes all writes durable, then writes the first copy of the superblock to every
     /// device that missed nothing, and makes it durable, then writes the others, which the next
-    /// [`flush`](Self::flush) makes durable.
+    /// [`flush`](Self::flush) makes durable. Then `template` is [`Volume::superblock`].
     ///
     /// Each device gets `template` with its own device item, and each copy its own place and
     /// checksum.
@@ -100,10 +92,13 @@ impl Volume {
             || OFFSETS[1..].iter().try_for_each(|offset| self.write_copies(*offset, template));
         if self.flushes_in_one_step() {
             others()?;
-            return self.write_first_copies(template);
+            self.write_first_copies(template)?;
+        } else {
+            self.write_first_copies(template)?;
+            others()?;
         }
-        self.write_first_copies(template)?;
-        others()
+        *self.superblock.write() = Arc::new(template.clone());
+        Ok(())
     }
 
     /// The first half of that: for a superblock that differs from the last commit's only in its
@@ -118,13 +113,13 @@ impl Volume {
 
     fn write_copies(&self, offset: Physical, template: &Superblock) -> Result<(), WriteError> {
         self.check_writable()?;
-        write_copies(self.devices(), offset, template)
+        write_copies(&self.devices(), offset, template)
     }
 
     /// Whether a superblock cannot be durable before what it leads to, and all copies are as new as
     /// the first. With several devices, what one leads to may be on others.
     fn flushes_in_one_step(&self) -> bool {
-        matches!(self.devices(), [device] if device.flushes_in_one_step())
+        matches!(&*self.devices(), [device] if device.flushes_in_one_step())
     }
 
     /// Why requests of a device wait at this time, if those of any do.
@@ -134,7 +129,7 @@ impl Volume {
 
     /// Whether a device wants to learn what space commits free.
     pub fn wants_discards(&self) -> bool {
-        self.devices().iter().any(VolumeDevice::wants_discards)
+        self.devices().iter().any(|device| device.wants_discards())
     }
 
     /// Writes a range to devices that missed commits, where their content differs. `good` is the
@@ -146,19 +141,20 @@ impl Volume {
         self.check_writable()?;
         let mut written_bytes = 0;
         let mut found = Vec::new();
-        self.for_each_chunk(logical, good.len() as u64, |chunk, at, part_bytes| {
+        let geometry = self.geometry();
+        geometry.for_each_chunk(logical, good.len() as u64, |chunk, at, part_bytes| {
             assert!(!chunk.has_parity(), "what has parity is brought up to date by rows");
             for segment in chunk.segments(at, part_bytes) {
                 let part = good.split_off(..segment.len_bytes as usize).expect("parts of it");
                 let addresses = chunk.addresses(&segment);
                 for address in
-                    addresses.filter(|address| self.members.is_outdated(chunk, address.devid))
+                    addresses.filter(|address| geometry.is_outdated(chunk, address.devid))
                 {
                     found.resize(part.len(), 0);
-                    if self.members.read_device(address, &mut found).is_ok() && found == part {
+                    if geometry.read_device(address, &mut found).is_ok() && found == part {
                         continue;
                     }
-                    let Some(device) = self.device(address.devid) else { continue };
+                    let Some(device) = geometry.device(address.devid) else { continue };
                     device.write(&[IoSlice::new(part)], address.physical)?;
                     written_bytes += segment.len_bytes;
                 }
@@ -174,14 +170,15 @@ impl Volume {
     /// Ranges with parity are left unchanged: their neighbours are rebuilt from them.
     pub fn discard(&self, logical: Logical, len_bytes: u64) -> Result<(), WriteError> {
         self.check_writable()?;
-        self.for_each_chunk(logical, len_bytes, |chunk, at, part_bytes| {
+        let geometry = self.geometry();
+        geometry.for_each_chunk(logical, len_bytes, |chunk, at, part_bytes| {
             if chunk.has_parity() {
                 return Ok(());
             }
             for segment in chunk.segments(at, part_bytes) {
                 for address in chunk.addresses(&segment) {
-                    let device = self.device(address.devid).and_then(|device| device.written_to());
-                    if let Some(device) = device {
+                    let device = geometry.device(address.devid);
+                    if let Some(device) = device.and_then(|device| device.written_to()) {
                         device.discard(address.physical.0, segment.len_bytes)?;
                     }
                 }
@@ -191,7 +188,16 @@ impl Volume {
     }
 }
 
-impl Members {
+impl Geometry {
+    fn check_chunk_writable(&self, chunk: &Chunk) -> Result<(), WriteError> {
+        let is_lost = |devid| self.device(devid).is_none_or(|device| device.written_to().is_none());
+        if chunk.survives(|stripe| is_lost(stripe.devid)) {
+            Ok(())
+        } else {
+            Err(WriteError::NotWritable { chunk: chunk.logical() })
+        }
+    }
+
     /// Writes to mirrors: each device's part is contiguous and is one write.
     fn write_mirrors(
         &self,

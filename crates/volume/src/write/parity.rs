@@ -16,13 +16,13 @@ use larder_format::Logical;
 
 use super::WriteError;
 use crate::chunk::{Chunk, DeviceAddress, Segment};
-use crate::members::Members;
+use crate::geometry::Geometry;
 use crate::parity::Parity;
 use crate::read::Outdated;
 
 /// Writes `bytes` to a chunk with parity, and the parity of every row that they touch.
 pub(super) fn write_rows(
-    members: &Members,
+    geometry: &Geometry,
     chunk: &Chunk,
     logical: Logical,
     mut bytes: &[u8],
@@ -32,7 +32,7 @@ pub(super) fn write_rows(
         let row_end = chunk.row_start(chunk.segment(at, 1).row + 1);
         let part_bytes = bytes.len().min((row_end.0 - at.0) as usize);
         let (part, rest) = bytes.split_at(part_bytes);
-        RowWrite::new(members, chunk, at, part).write()?;
+        RowWrite::new(geometry, chunk, at, part).write()?;
         (at, bytes) = (row_end, rest);
     }
     Ok(())
@@ -40,7 +40,7 @@ pub(super) fn write_rows(
 
 /// A row that is being written.
 struct RowWrite<'a> {
-    members: &'a Members,
+    geometry: &'a Geometry,
     chunk: &'a Chunk,
     row: u64,
     /// Bytes of each cell that change, and with them those of parity.
@@ -50,7 +50,12 @@ struct RowWrite<'a> {
 }
 
 impl<'a> RowWrite<'a> {
-    fn new(members: &'a Members, chunk: &'a Chunk, logical: Logical, mut bytes: &'a [u8]) -> Self {
+    fn new(
+        geometry: &'a Geometry,
+        chunk: &'a Chunk,
+        logical: Logical,
+        mut bytes: &'a [u8],
+    ) -> Self {
         let mut parts = Vec::new();
         for segment in chunk.segments(logical, bytes.len() as u64) {
             let (part, rest) = bytes.split_at(segment.len_bytes as usize);
@@ -61,7 +66,7 @@ impl<'a> RowWrite<'a> {
         let end = parts.iter().map(|(segment, _)| segment.within_bytes + segment.len_bytes).max();
         let interval = start.unwrap_or_default()..end.unwrap_or_default();
         let row = chunk.segment(logical, 1).row;
-        Self { members, chunk, row, interval, parts }
+        Self { geometry, chunk, row, interval, parts }
     }
 
     fn interval_bytes(&self) -> usize {
@@ -90,7 +95,7 @@ impl<'a> RowWrite<'a> {
 
     /// Writes the data and the parity of the row.
     fn write(&self) -> Result<(), WriteError> {
-        let _row = self.members.lock_row(self.chunk, self.row);
+        let _row = self.geometry.lock_row(self.chunk, self.row);
         let parity = self.parity_after()?;
         for (segment, part) in &self.parts {
             self.write_all(self.chunk.address(segment, 0), part)?;
@@ -128,18 +133,18 @@ impl<'a> RowWrite<'a> {
     fn read_column(&self, column: usize, buf: &mut [u8]) -> Result<(), WriteError> {
         let segment = self.column(column);
         let address = self.chunk.address(&segment, 0);
-        if !self.members.is_outdated(self.chunk, address.devid)
-            && self.members.read_device(address, buf).is_ok()
+        if !self.geometry.is_outdated(self.chunk, address.devid)
+            && self.geometry.read_device(address, buf).is_ok()
         {
             return Ok(());
         }
-        self.members.rebuild_locked(self.chunk, &segment, None, Outdated::Lost, buf).map_err(
+        self.geometry.rebuild_locked(self.chunk, &segment, None, Outdated::Lost, buf).map_err(
             |problem| WriteError::Incomplete { row: self.chunk.row_start(self.row), problem },
         )
     }
 
     fn write_all(&self, address: DeviceAddress, bytes: &[u8]) -> Result<(), WriteError> {
-        match self.members.device(address.devid) {
+        match self.geometry.device(address.devid) {
             Some(device) => Ok(device.write(&[IoSlice::new(bytes)], address.physical)?),
             None => Ok(()),
         }

@@ -8,6 +8,7 @@
 //! - A device that missed commits keeps the superblock that says so.
 
 use std::io::IoSlice;
+use std::sync::Arc;
 
 use larder_format::superblock::SUPERBLOCK_SIZE;
 use larder_format::{Physical, Superblock};
@@ -19,11 +20,11 @@ use crate::member::VolumeDevice;
 /// Writes the copies at `offset` to every device that missed nothing, each with its own device
 /// item, place and checksum.
 pub(super) fn write_copies(
-    devices: &[VolumeDevice],
+    devices: &[Arc<VolumeDevice>],
     offset: Physical,
     template: &Superblock,
 ) -> Result<(), WriteError> {
-    let is_written = |device: &&VolumeDevice| reaches(device, offset) && !device.is_stale();
+    let is_written = |device: &&Arc<VolumeDevice>| reaches(device, offset) && !device.is_stale();
     for device in devices.iter().filter(is_written) {
         let superblock = superblock_for(device, offset, template);
         device.write(&[IoSlice::new(superblock.as_bytes())], offset)?;
@@ -33,7 +34,7 @@ pub(super) fn write_copies(
 
 /// A copy needs a byte after it, as in the kernel.
 fn reaches(device: &VolumeDevice, offset: Physical) -> bool {
-    offset.0 + (SUPERBLOCK_SIZE as u64) < device.dev_item.total_bytes.get()
+    offset.0 + (SUPERBLOCK_SIZE as u64) < device.dev_item().total_bytes.get()
 }
 
 fn superblock_for(
@@ -42,7 +43,7 @@ fn superblock_for(
     template: &Superblock,
 ) -> Box<Superblock> {
     let mut superblock = Box::new(template.clone());
-    superblock.dev_item = device.current_dev_item();
+    superblock.dev_item = device.dev_item();
     superblock.bytenr = offset.0.into();
     superblock.update_checksum();
     superblock

@@ -10,7 +10,7 @@ use larder_format::superblock::{OFFSETS, SUPERBLOCK_SIZE, SYS_CHUNK_ARRAY_SIZE, 
 use larder_format::{Logical, Physical, Profile};
 use larder_test_devices::{Event as DeviceEvent, Recording};
 use larder_testkit::{Content, Event, ImageSpec, KernelImage, damage, oracle};
-use larder_volume::{OpenError, OpenOptions, Volume, VolumeDevice, scan, scan_copy};
+use larder_volume::{OpenError, OpenOptions, Volume, scan, scan_copy};
 use zerocopy::IntoBytes;
 
 use crate::support::{Everything, MIB, devices, image, open, try_open};
@@ -43,7 +43,7 @@ fn devices_come_in_any_order() {
     for _ in 0..4 {
         paths.rotate_left(1);
         let volume = open(&paths, &READ);
-        let devids: Vec<u64> = volume.devices().iter().map(VolumeDevice::devid).collect();
+        let devids: Vec<u64> = volume.devices().iter().map(|device| device.devid()).collect();
         assert_eq!(devids, [1, 2, 3, 4]);
         assert_eq!(Everything::read(&volume), wanted);
     }
@@ -97,7 +97,7 @@ fn the_newest_sound_superblock_is_chosen() {
 
     // Writing superblocks repairs the first one, and the kernel agrees.
     let volume = open(image.devices(), &WRITE);
-    volume.write_superblocks(volume.superblock()).expect("it writes");
+    volume.write_superblocks(&volume.superblock()).expect("it writes");
     drop(volume);
     let found = scan(&file(Access::ReadOnly)).expect("it is btrfs");
     assert!(found.copies.iter().all(|copy| copy.state.as_ref().is_ok_and(|g| *g == generation)));
@@ -119,7 +119,7 @@ fn a_device_that_missed_commits_is_read_last() {
         .then(Event::MissLastDevice);
     let image = KernelImage::build(&spec, &Content::new(7));
     let volume = open(image.devices(), &WRITE);
-    let stale: Vec<bool> = volume.devices().iter().map(VolumeDevice::is_stale).collect();
+    let stale: Vec<bool> = volume.devices().iter().map(|device| device.is_stale()).collect();
     assert_eq!(stale, [false, true]);
     let wanted = Everything::read(&volume);
     assert_eq!(wanted.failures.messages, [""; 0], "the stale device is not asked");
@@ -137,11 +137,11 @@ fn a_sprout_needs_its_seed() {
     let image = KernelImage::build(&spec, &Content::new(5).all_checksummed());
     let [seed, sprout] = image.devices() else { panic!("two devices") };
     let both = open(image.devices(), &WRITE);
-    let seeds: Vec<bool> = both.devices().iter().map(VolumeDevice::is_seed).collect();
+    let seeds: Vec<bool> = both.devices().iter().map(|device| device.is_seed()).collect();
     assert_eq!(seeds, [true, false]);
     let wanted = Everything::read(&both);
     assert_eq!(wanted.failures.messages, [""; 0]);
-    both.write_superblocks(both.superblock()).expect("it writes");
+    both.write_superblocks(&both.superblock()).expect("it writes");
     drop(both);
     let reversed = [sprout.clone(), seed.clone()];
     assert_eq!(Everything::read(&open(&reversed, &READ)), wanted);
@@ -164,7 +164,7 @@ fn blocks_may_carry_the_metadata_uuid() {
     let volume = open(image.devices(), &WRITE);
     assert!(volume.superblock().fsid() != volume.superblock().metadata_uuid());
     assert!(Everything::read(&volume).blocks.len() > 20);
-    volume.write_superblocks(volume.superblock()).expect("it writes");
+    volume.write_superblocks(&volume.superblock()).expect("it writes");
     drop(volume);
     image.mount("");
 }
@@ -222,9 +222,9 @@ fn copies_are_written_when_the_first_one_is_durable() {
             DeviceEvent::Flush => None,
         })
     };
-    volume.write_first_copies(volume.superblock()).expect("it writes");
+    volume.write_first_copies(&volume.superblock()).expect("it writes");
     assert_eq!(events().collect::<Vec<_>>(), [None, Some(OFFSETS[0]), None]);
-    volume.write_superblocks(volume.superblock()).expect("it writes");
+    volume.write_superblocks(&volume.superblock()).expect("it writes");
     assert_eq!(
         events().skip(3).collect::<Vec<_>>(),
         [None, Some(OFFSETS[0]), None, Some(OFFSETS[1])]

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use larder_device::{Device, MemoryDevice};
 use larder_format::item::DevItem;
-use larder_format::superblock::Superblock;
+use larder_format::superblock::{OFFSETS, Superblock};
 use larder_format::{BlockGroupFlags, Logical, Physical, Profile, Uuid};
 use larder_volume::{Chunk, ChunkMap, ChunkStripe, Volume, VolumeDevice};
 use proptest::prelude::*;
-use zerocopy::FromZeros;
+use zerocopy::{FromZeros, IntoBytes};
 
 const START: u64 = 1 << 24;
 const DEVICE_BYTES: u64 = 8 << 20;
@@ -117,4 +117,26 @@ proptest! {
             prop_assert!(found == model, "copy {} differs", copy);
         }
     }
+}
+
+/// A device whose item changes gets its next superblocks with that, and the copies it now reaches.
+#[test]
+fn superblocks_follow_the_item_of_a_device() {
+    let device = Arc::new(MemoryDevice::new("memory", 128 << 20));
+    let volume = volume(&chunk(Profile::Single, 1), &[Some(device.clone())]);
+    let second_copy = || {
+        let mut copy = Superblock::zeroed();
+        device.read_at(copy.as_mut_bytes(), OFFSETS[1].0).expect("it is long enough");
+        copy
+    };
+    let mut template = superblock();
+    template.label[0] = b'x';
+    volume.write_superblocks(&template).expect("it writes");
+    assert_eq!(second_copy().label[0], 0, "the device ends before");
+    assert_eq!(volume.superblock().label[0], b'x');
+    let grown_bytes = 100 << 20;
+    volume.devices()[0].change_dev_item(|item| item.total_bytes = grown_bytes.into());
+    volume.write_superblocks(&template).expect("it writes");
+    assert_eq!(second_copy().label[0], b'x');
+    assert_eq!(second_copy().dev_item.total_bytes.get(), grown_bytes);
 }

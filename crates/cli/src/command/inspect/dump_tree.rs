@@ -116,7 +116,7 @@ impl DumpTree {
         };
         let mut dump = Dump {
             walk: TreeWalk::new(&volume, style, order),
-            superblock: volume.superblock(),
+            superblock: &volume.superblock(),
             out: io::BufWriter::with_capacity(1 << 20, stdout()),
         };
         writeln!(dump.out, "{OUTPUT_VERSION}")?;

@@ -83,7 +83,7 @@ impl TreeStats {
 
 /// The root of a tree; none if there is no such tree.
 fn root_of(walk: &TreeWalk<'_>, volume: &Volume, id: u64) -> Option<BlockPointer> {
-    let root_tree = root_tree(volume.superblock());
+    let root_tree = root_tree(&volume.superblock());
     if id == objectid::ROOT_TREE {
         return Some(root_tree);
     }
