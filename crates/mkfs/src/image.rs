@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use larder_format::{Key, Logical, Uuid};
+use larder_format::{Key, Logical, SpaceKind, Uuid};
 use larder_volume::Volume;
 
 use crate::MkfsError;
-use crate::settings::{Settings, Use};
+use crate::settings::Settings;
 use crate::space::Space;
 use crate::tree::{BlockSink, OpenNode};
 use crate::writer::{Write, Writer};
@@ -107,7 +107,7 @@ impl<'a> Image<'a> {
 
     /// Cuts the last block group if it is for data. No more data may follow.
     pub(crate) fn trim_data(&mut self) {
-        if let Some(chunk) = self.space.trim_last(Use::Data, self.settings) {
+        if let Some(chunk) = self.space.trim_last(SpaceKind::Data, self.settings) {
             self.volume.replace_chunk(chunk).expect("shorter than the chunk that was there");
         }
     }
@@ -155,7 +155,7 @@ impl<'a> Image<'a> {
 /// Trees before the last ones get the next address for each block.
 impl BlockSink for Image<'_> {
     fn store(&mut self, block: &mut OpenNode) -> Result<Logical, MkfsError> {
-        let logical = self.space.allocate_block(Use::Metadata, self.settings)?;
+        let logical = self.space.allocate_block(SpaceKind::Metadata, self.settings)?;
         self.publish_groups();
         self.blocks.push(block.record(logical));
         self.write_block(logical, block)?;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::thread;
 
 use larder_device::Device;
+use larder_format::SpaceKind;
 use larder_image::Opened;
+use larder_volume::layout::{DeviceSpace, Devices};
 use larder_volume::{ChunkMap, Volume, VolumeDevice};
 
 use crate::checksums::ChecksumTree;
@@ -14,11 +16,9 @@ use crate::estimate::appetite;
 use crate::finish::{Content, EarlierTrees, Plan, add_content, dev_item, finish, new_superblock};
 use crate::image::Image;
 use crate::populate::populate;
-use crate::settings::{Medium, Settings, Use};
+use crate::settings::{Medium, Settings};
 use crate::source::{Source, scan};
-use crate::space::{
-    Appetite, ChunkAllocator, DeviceRoom, Sizes, Space, min_device_bytes, needed_device_bytes,
-};
+use crate::space::{Appetite, ChunkAllocator, Sizes, Space, min_device_bytes, needed_device_bytes};
 use crate::summary::{DeviceSummary, GroupSummary, Summary};
 use crate::target::Undo;
 use crate::wipe::wipe;
@@ -139,7 +139,7 @@ fn make(
         Ok::<_, MkfsError>(plan.space)
     })?;
     // The final sizes for the device items are known only now.
-    for (device, room) in volume.devices().iter().zip(space.devices()) {
+    for (device, room) in volume.devices().iter().zip(space.devices().iter()) {
         device.change_dev_item(|item| *item = dev_item(&space, room, settings));
     }
     volume.write_superblocks(&superblock)?;
@@ -152,7 +152,7 @@ fn device_rooms<'a>(
     devices: impl Iterator<Item = (&'a str, u64)>,
     options: &MkfsOptions,
     settings: &Settings,
-) -> Result<Vec<DeviceRoom>, MkfsError> {
+) -> Result<Devices, MkfsError> {
     let needed_bytes = min_device_bytes(settings, settings.device_uuids.len());
     devices
         .zip(&settings.device_uuids)
@@ -168,21 +168,21 @@ fn device_rooms<'a>(
                 let device = name.to_owned();
                 return Err(MkfsError::TooSmall { device, len_bytes: wanted, needed_bytes });
             }
-            Ok(DeviceRoom::new(devid, *uuid, total_bytes))
+            Ok(DeviceSpace::new(devid, *uuid, total_bytes))
         })
         .collect()
 }
 
 /// One block group for each use. Those for data come last, so that their end can be cut off.
 fn first_groups(
-    rooms: Vec<DeviceRoom>,
+    rooms: Devices,
     settings: &Settings,
     appetite: Appetite,
 ) -> Result<Space, MkfsError> {
     let mut space = Space::new(ChunkAllocator::new(rooms, appetite));
     let mixed = settings.has(Features::MIXED_GROUPS);
-    for usage in [Use::System, Use::Metadata, Use::Data] {
-        if !(mixed && usage == Use::Data) {
+    for usage in [SpaceKind::System, SpaceKind::Metadata, SpaceKind::Data] {
+        if !(mixed && usage == SpaceKind::Data) {
             space.add_group(usage, settings)?;
         }
     }
@@ -191,7 +191,7 @@ fn first_groups(
 
 /// The devices as a volume without chunks.
 fn new_volume(devices: &[Arc<dyn Device>], space: &Space, settings: &Settings) -> Volume {
-    let members = devices.iter().zip(space.devices()).map(|(device, room)| {
+    let members = devices.iter().zip(space.devices().iter()).map(|(device, room)| {
         VolumeDevice::new(dev_item(space, room, settings), Arc::clone(device))
     });
     Volume::new(new_superblock(settings), members.collect(), ChunkMap::new())
@@ -219,10 +219,10 @@ fn fill(
 }
 
 fn summary(devices: &[Arc<dyn Device>], space: &Space, settings: &Settings) -> Summary {
-    let uses: &[Use] = if settings.has(Features::MIXED_GROUPS) {
-        &[Use::Metadata, Use::System]
+    let uses: &[SpaceKind] = if settings.has(Features::MIXED_GROUPS) {
+        &[SpaceKind::Metadata, SpaceKind::System]
     } else {
-        &[Use::Data, Use::Metadata, Use::System]
+        &[SpaceKind::Data, SpaceKind::Metadata, SpaceKind::System]
     };
     let block_groups = uses.iter().map(|&usage| {
         let flags = settings.block_group_flags(usage);
@@ -233,7 +233,7 @@ fn summary(devices: &[Arc<dyn Device>], space: &Space, settings: &Settings) -> S
             len_bytes: groups.map(|group| group.chunk.len_bytes()).sum(),
         }
     });
-    let devices = devices.iter().zip(space.devices()).map(|(device, room)| DeviceSummary {
+    let devices = devices.iter().zip(space.devices().iter()).map(|(device, room)| DeviceSummary {
         devid: room.devid,
         len_bytes: room.total_bytes,
         name: device.name().to_owned(),

@@ -9,7 +9,7 @@ use larder_format::feature::{CompatRoFlags, IncompatFlags};
 use larder_format::item::Timespec;
 use larder_format::node::{HEADER_SIZE, ITEM_HEADER_SIZE};
 use larder_format::superblock::LABEL_SIZE;
-use larder_format::{ChecksumType, OwnerMap, Profile, Uuid};
+use larder_format::{ChecksumType, OwnerMap, Profile, SpaceKind, Uuid};
 
 use crate::{Features, MkfsError, MkfsOptions, Owner};
 
@@ -22,17 +22,6 @@ const DEFAULT_NODE_BYTES: u32 = 16 * 1024;
 /// Files of at most this many bytes, as stored, are inline, as with the default of the kernel's
 /// mount option `max_inline`.
 pub(crate) const MAX_INLINE_BYTES: usize = 2048;
-
-/// The use of a block group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
-    /// The chunk tree.
-    System,
-    /// The other trees, and data with mixed groups.
-    Metadata,
-    /// Data.
-    Data,
-}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -122,30 +111,27 @@ impl Settings {
         self.features.compat_ro()
     }
 
+    /// Type of block groups.
+    pub(crate) fn block_group_types(&self, usage: SpaceKind) -> BlockGroupFlags {
+        usage.types(self.has(Features::MIXED_GROUPS))
+    }
+
     /// Type and profile of block groups.
-    pub(crate) fn block_group_flags(&self, usage: Use) -> BlockGroupFlags {
-        let types = match usage {
-            Use::System => BlockGroupFlags::SYSTEM,
-            Use::Metadata if self.has(Features::MIXED_GROUPS) => {
-                BlockGroupFlags::METADATA | BlockGroupFlags::DATA
-            }
-            Use::Metadata => BlockGroupFlags::METADATA,
-            Use::Data => BlockGroupFlags::DATA,
-        };
-        types | self.profile(usage).flags()
+    pub(crate) fn block_group_flags(&self, usage: SpaceKind) -> BlockGroupFlags {
+        self.block_group_types(usage) | self.profile(usage).flags()
     }
 
     /// Profile of block groups.
-    pub(crate) fn profile(&self, usage: Use) -> Profile {
+    pub(crate) fn profile(&self, usage: SpaceKind) -> Profile {
         match usage {
-            Use::Data => self.data_profile,
-            Use::System | Use::Metadata => self.metadata_profile,
+            SpaceKind::Data => self.data_profile,
+            SpaceKind::System | SpaceKind::Metadata => self.metadata_profile,
         }
     }
 
     /// The use for data: metadata with mixed groups.
-    pub(crate) fn data_use(&self) -> Use {
-        if self.has(Features::MIXED_GROUPS) { Use::Metadata } else { Use::Data }
+    pub(crate) fn data_use(&self) -> SpaceKind {
+        if self.has(Features::MIXED_GROUPS) { SpaceKind::Metadata } else { SpaceKind::Data }
     }
 
     /// Bytes of the largest item that fits a leaf.
@@ -205,17 +191,12 @@ fn profiles(
         return Err(MkfsError::invalid(problem));
     }
     for profile in [data, metadata] {
-        let needed = min_devices(profile);
+        let needed = profile.shape().min_devices;
         if medium.devices < needed {
             return Err(MkfsError::TooFewDevices { profile, needed, given: medium.devices });
         }
     }
     Ok((data, metadata))
-}
-
-/// The least number of devices: the number of stripes, except that DUP has two on one device.
-pub(crate) fn min_devices(profile: Profile) -> usize {
-    if profile == Profile::Dup { 1 } else { usize::from(profile.min_stripes()) }
 }
 
 fn sizes(options: &MkfsOptions, mixed: bool) -> Result<(usize, usize), MkfsError> {

@@ -11,7 +11,8 @@
 //! - [`Volume::geometry`]: the devices and chunks of a time; [`Volume::add_chunk`],
 //!   [`Volume::replace_chunk`], [`Volume::remove_chunk`].
 //! - [`Volume::write`], [`Volume::flush`], [`Volume::write_superblocks`], [`Volume::refresh`].
-//! - [`chunk`]: the arithmetic of profiles, useful without devices.
+//! - [`chunk`]: where the bytes of chunks lie, useful without devices.
+//! - [`layout`]: where new chunks go.
 //!
 //! # Invariants
 //! - A request sees one [`Geometry`] from its beginning to its end (`geometry.rs`).
@@ -35,6 +36,7 @@
 pub mod chunk;
 mod errors;
 mod geometry;
+pub mod layout;
 mod member;
 mod open;
 mod outdated;

@@ -1,11 +1,11 @@
 //! Chunks, devices and the extents of devices.
 
 use super::{Context, Item, Verdict, ensure};
-use crate::BlockGroupFlags;
-use crate::block_group::{Profile, STRIPE_LEN_BYTES};
+use crate::block_group::STRIPE_LEN_BYTES;
 use crate::feature::IncompatFlags;
 use crate::item::{Chunk, DevExtent, DevItem, RaidStride};
 use crate::objectid::{CHUNK_TREE, DEV_ITEMS, FIRST_CHUNK_TREE};
+use crate::{BlockGroupFlags, Profile};
 
 /// Stripes of a chunk are counted in 32 bits.
 const CHUNK_LEN_LIMIT_BYTES: u64 = STRIPE_LEN_BYTES * u32::MAX as u64;
@@ -51,17 +51,13 @@ fn check_type(flags: BlockGroupFlags, context: &Context) -> Result<Profile, Stri
 }
 
 fn check_stripes(profile: Profile, num_stripes: u16, sub_stripes: u16) -> Verdict {
-    let exact = match profile {
-        Profile::Single | Profile::Dup | Profile::Raid1 | Profile::Raid1c3 | Profile::Raid1c4 => {
-            true
-        }
-        Profile::Raid0 | Profile::Raid10 | Profile::Raid5 | Profile::Raid6 => false,
-    };
-    let least = profile.min_stripes();
-    ensure(num_stripes == least || (num_stripes > least && !exact), || {
+    let shape = profile.shape();
+    let (stripes, least) = (usize::from(num_stripes), shape.min_stripes());
+    ensure(stripes == least || (stripes > least && shape.is_striped), || {
         format!("{num_stripes} stripes do not make {profile}")
     })?;
-    ensure(profile != Profile::Raid10 || sub_stripes == profile.sub_stripes(), || {
+    let has_pairs = shape.device_step > 1;
+    ensure(!has_pairs || usize::from(sub_stripes) == shape.device_step, || {
         format!("sub_stripes {sub_stripes} do not make {profile}")
     })
 }

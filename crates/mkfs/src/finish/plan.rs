@@ -1,10 +1,10 @@
 //! Addresses for tree blocks before they are built.
 
-use larder_format::{Key, Logical, objectid};
+use larder_format::{Key, Logical, SpaceKind};
 
 use crate::MkfsError;
 use crate::image::{BlockRecord, Image};
-use crate::settings::{Settings, Use};
+use crate::settings::Settings;
 use crate::space::Space;
 use crate::tree::{BlockSink, OpenNode, TreeRoot};
 
@@ -41,7 +41,7 @@ impl Plan {
         let trees: Vec<_> = shapes
             .into_iter()
             .map(|(owner, shape)| {
-                let usage = if owner == objectid::CHUNK_TREE { Use::System } else { Use::Metadata };
+                let usage = SpaceKind::of_tree(owner);
                 let place = |(level, first_key)| {
                     let logical = space.allocate_block(usage, settings)?;
                     Ok(BlockRecord { logical, owner, level, first_key })

@@ -5,16 +5,17 @@ use larder_format::item::DevItem;
 use larder_format::node::HEADER_FLAG_WRITTEN;
 use larder_format::superblock::{BackupRoot, MAGIC};
 use larder_format::{Superblock, compression, objectid};
+use larder_volume::layout::DeviceSpace;
 use zerocopy::FromZeros;
 
 use super::{EarlierTrees, Plan, chunk_tree};
 use crate::settings::{GENERATION, Settings};
 use crate::source::Source;
-use crate::space::{DeviceRoom, Space};
+use crate::space::Space;
 use crate::tree::TreeRoot;
 
 /// The item of a device with the chunks in `space`.
-pub(crate) fn dev_item(space: &Space, device: &DeviceRoom, settings: &Settings) -> DevItem {
+pub(crate) fn dev_item(space: &Space, device: &DeviceSpace, settings: &Settings) -> DevItem {
     let on_device = |group: &crate::space::BlockGroup| {
         let stripes = group.chunk.stripes().iter().filter(|stripe| stripe.devid == device.devid);
         stripes.count() as u64 * group.chunk.bytes_per_stripe()
@@ -103,7 +104,7 @@ fn set_roots(
     superblock.chunk_root_level = chunk_root.level;
     superblock.total_bytes = total_bytes.into();
     superblock.bytes_used = space.used_bytes().into();
-    let array = chunk_tree::system_chunk_array(space, settings);
+    let array = chunk_tree::system_chunks(space, settings);
     superblock.sys_chunk_array_size = (array.len() as u32).into();
     superblock.sys_chunk_array[..array.len()].copy_from_slice(&array);
     let extent_root = planned(objectid::EXTENT_TREE);

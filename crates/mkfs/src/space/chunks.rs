@@ -3,24 +3,19 @@
 //! Each device fills from start to end, so that its unallocated space is one range at its end.
 
 use larder_format::block_group::STRIPE_LEN_BYTES;
-use larder_format::node::{HEADER_SIZE, ITEM_HEADER_SIZE};
-use larder_format::superblock::{DEVICE_RESERVED_BYTES, SYS_CHUNK_ARRAY_SIZE};
-use larder_format::{Logical, Physical, Profile, Uuid, item};
-use larder_volume::{Chunk, ChunkStripe};
+use larder_format::superblock::DEVICE_RESERVED_BYTES;
+use larder_format::{Logical, SpaceKind};
+use larder_volume::Chunk;
+use larder_volume::layout::{
+    Devices, MAX_DATA_BYTES, MAX_STRIPE_BYTES, Places, max_metadata_bytes, max_stripes,
+};
 
-use crate::settings::{Settings, Use, min_devices};
+use crate::settings::Settings;
 use crate::{Features, MkfsError};
 
 const MIB: u64 = 1024 * 1024;
-const GIB: u64 = 1024 * MIB;
-/// File systems above this size have metadata chunks of up to 1 GiB.
-const LARGE_BYTES: u64 = 50 * GIB;
 /// Smallest metadata chunk, unless less is asked for.
 const MIN_METADATA_BYTES: u64 = 32 * MIB;
-/// Largest chunk on one device.
-const MAX_STRIPE_BYTES: u64 = GIB;
-/// Largest chunk.
-const MAX_CHUNK_BYTES: u64 = 10 * GIB;
 /// Smallest chunk of mixed metadata and data: these are for small devices, from 16 MiB on.
 const MIN_MIXED_BYTES: u64 = 8 * MIB;
 const SYSTEM_STRIPE_BYTES: u64 = 8 * MIB;
@@ -28,26 +23,6 @@ const SYSTEM_STRIPE_BYTES: u64 = 8 * MIB;
 const MIXED_SYSTEM_STRIPE_BYTES: u64 = 4 * MIB;
 /// Stripe of the data chunk of an empty file system.
 const EMPTY_DATA_STRIPE_BYTES: u64 = 8 * MIB;
-
-/// The unallocated space of a device.
-#[derive(Clone, Debug)]
-pub(crate) struct DeviceRoom {
-    pub(crate) devid: u64,
-    pub(crate) uuid: Uuid,
-    pub(crate) total_bytes: u64,
-    /// End of the last chunk on it.
-    pub(crate) used_until: u64,
-}
-
-impl DeviceRoom {
-    pub(crate) fn new(devid: u64, uuid: Uuid, total_bytes: u64) -> Self {
-        Self { devid, uuid, total_bytes, used_until: DEVICE_RESERVED_BYTES }
-    }
-
-    fn free_bytes(&self) -> u64 {
-        self.total_bytes.saturating_sub(self.used_until)
-    }
-}
 
 /// The expected size of the content in logical bytes, which determines the size of chunks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,7 +47,7 @@ pub(crate) enum Sizes {
 
 #[derive(Clone, Debug)]
 pub(crate) struct ChunkAllocator {
-    devices: Vec<DeviceRoom>,
+    devices: Devices,
     appetite: Appetite,
     /// Sum of the devices' sizes.
     total_bytes: u64,
@@ -80,81 +55,42 @@ pub(crate) struct ChunkAllocator {
 }
 
 impl ChunkAllocator {
-    pub(crate) fn new(devices: Vec<DeviceRoom>, appetite: Appetite) -> Self {
+    pub(crate) fn new(devices: Devices, appetite: Appetite) -> Self {
         let total_bytes = devices.iter().map(|device| device.total_bytes).sum();
         Self { devices, appetite, total_bytes, next_logical: DEVICE_RESERVED_BYTES }
     }
 
-    pub(crate) fn devices(&self) -> &[DeviceRoom] {
+    pub(crate) fn devices(&self) -> &Devices {
         &self.devices
     }
 
     /// Makes a chunk of the size that its use needs, or of what space is left.
-    pub(crate) fn allocate(&mut self, usage: Use, settings: &Settings) -> Result<Chunk, MkfsError> {
-        let profile = settings.profile(usage);
-        let no_space = || MkfsError::NoSpace { what: name_of(usage) };
-        let chosen = self.choose_devices(usage, profile, settings).ok_or_else(no_space)?;
-        let per_device = stripes_per_device(profile);
-        let stripes = chosen.len() as u64 * per_device;
-        let data_stripes = data_stripes(profile, stripes);
-        let room = chosen.iter().map(|&at| self.devices[at].free_bytes()).min().unwrap_or(0);
-        let capacity_bytes = self.total_bytes / stripes * data_stripes;
-        let wanted = self.wanted_bytes(usage, settings, data_stripes, capacity_bytes);
-        let wanted = wanted.div_ceil(data_stripes);
-        let stripe_bytes =
-            wanted.next_multiple_of(MIB).min(room / per_device / MIB * MIB).min(MAX_STRIPE_BYTES);
-        if stripe_bytes == 0 {
-            return Err(no_space());
-        }
-        let mut placed = Vec::new();
-        for at in chosen {
-            let device = &mut self.devices[at];
-            for _ in 0..per_device {
-                placed.push(ChunkStripe {
-                    devid: device.devid,
-                    dev_uuid: device.uuid,
-                    physical: Physical(device.used_until),
-                });
-                device.used_until += stripe_bytes;
-            }
-        }
-        self.expect_less(usage, stripe_bytes * data_stripes);
-        let logical = Logical(self.next_logical);
-        let len_bytes = stripe_bytes * data_stripes;
-        self.next_logical = after(logical.0 + len_bytes);
-        let flags = settings.block_group_flags(usage);
-        Ok(Chunk::new(logical, len_bytes, flags, placed).expect("made as chunks must be"))
-    }
-
-    /// Indices of the devices with the most room, as many as the profile uses.
-    fn choose_devices(
-        &self,
-        usage: Use,
-        profile: Profile,
+    pub(crate) fn allocate(
+        &mut self,
+        usage: SpaceKind,
         settings: &Settings,
-    ) -> Option<Vec<usize>> {
-        let least_free = MIB * stripes_per_device(profile);
-        let mut chosen: Vec<usize> = (0..self.devices.len())
-            .filter(|&at| self.devices[at].free_bytes() >= least_free)
-            .collect();
-        chosen.sort_by_key(|&at| (u64::MAX - self.devices[at].free_bytes(), at));
-        let most = match profile {
-            Profile::Raid0 | Profile::Raid5 | Profile::Raid6 => max_stripes(usage, settings),
-            Profile::Raid10 => max_stripes(usage, settings) / 2 * 2,
-            _ => min_devices(profile),
-        };
-        chosen.truncate(most);
-        if profile == Profile::Raid10 {
-            chosen.truncate(chosen.len() / 2 * 2);
-        }
-        (chosen.len() >= min_devices(profile)).then_some(chosen)
+    ) -> Result<Chunk, MkfsError> {
+        let max_stripes = max_stripes(usage, settings.node_size as u32);
+        let sizes = MIB..=u64::MAX;
+        let places = Places::choose(settings.profile(usage), &self.devices, max_stripes, sizes);
+        let places = places.ok_or_else(|| MkfsError::NoSpace { what: usage.name() })?;
+        let capacity_bytes = self.total_bytes / places.stripes() as u64 * places.data_stripes();
+        let wanted = self.wanted_bytes(usage, settings, places.data_stripes(), capacity_bytes);
+        let wanted = wanted.div_ceil(places.data_stripes()).next_multiple_of(MIB);
+        let plan = places.plan(wanted.min(places.room_bytes() / MIB * MIB).min(MAX_STRIPE_BYTES));
+        let chunk = plan.chunk(Logical(self.next_logical), settings.block_group_types(usage));
+        let chunk = chunk.expect("made as chunks must be");
+        self.devices.take(&chunk);
+        self.expect_less(usage, chunk.len_bytes());
+        self.next_logical = after(chunk.end().0);
+        Ok(chunk)
     }
 
     /// The preferred length of a new chunk in logical bytes, if the devices have room for
     /// `capacity_bytes`: only a small part of that, since balancing needs room for several chunks.
     fn wanted_bytes(
         &self,
-        usage: Use,
+        usage: SpaceKind,
         settings: &Settings,
         data_stripes: u64,
         capacity_bytes: u64,
@@ -162,29 +98,29 @@ impl ChunkAllocator {
         let Appetite { data_bytes, metadata_bytes, sizes } = self.appetite;
         let exact = sizes == Sizes::Exact;
         match usage {
-            Use::System => system_stripe_bytes(settings) * data_stripes,
-            Use::Metadata if exact => metadata_bytes.clamp(MIB, MAX_CHUNK_BYTES),
-            Use::Metadata if sizes == Sizes::LeastMetadata => {
-                metadata_bytes.clamp(min_metadata_bytes(settings), MAX_CHUNK_BYTES)
+            SpaceKind::System => system_stripe_bytes(settings) * data_stripes,
+            SpaceKind::Metadata if exact => metadata_bytes.clamp(MIB, MAX_DATA_BYTES),
+            SpaceKind::Metadata if sizes == Sizes::LeastMetadata => {
+                metadata_bytes.clamp(min_metadata_bytes(settings), MAX_DATA_BYTES)
             }
-            Use::Metadata => {
-                let most = if self.total_bytes > LARGE_BYTES { GIB } else { 256 * MIB };
+            SpaceKind::Metadata => {
+                let most = max_metadata_bytes(self.total_bytes);
                 (capacity_bytes / 20).clamp(min_metadata_bytes(settings), most)
             }
-            Use::Data if exact => data_bytes.clamp(MIB, MAX_CHUNK_BYTES),
-            Use::Data if data_bytes == 0 => EMPTY_DATA_STRIPE_BYTES * data_stripes,
-            Use::Data => {
-                let most = MAX_CHUNK_BYTES.min(capacity_bytes / 10);
+            SpaceKind::Data if exact => data_bytes.clamp(MIB, MAX_DATA_BYTES),
+            SpaceKind::Data if data_bytes == 0 => EMPTY_DATA_STRIPE_BYTES * data_stripes,
+            SpaceKind::Data => {
+                let most = MAX_DATA_BYTES.min(capacity_bytes / 10);
                 most.max(EMPTY_DATA_STRIPE_BYTES * data_stripes)
             }
         }
     }
 
-    fn expect_less(&mut self, usage: Use, bytes: u64) {
+    fn expect_less(&mut self, usage: SpaceKind, bytes: u64) {
         let expected = match usage {
-            Use::System => return,
-            Use::Metadata => &mut self.appetite.metadata_bytes,
-            Use::Data => &mut self.appetite.data_bytes,
+            SpaceKind::System => return,
+            SpaceKind::Metadata => &mut self.appetite.metadata_bytes,
+            SpaceKind::Data => &mut self.appetite.data_bytes,
         };
         *expected = expected.saturating_sub(bytes);
     }
@@ -200,21 +136,14 @@ impl ChunkAllocator {
         if stripe_bytes >= old_bytes {
             return None;
         }
-        // If a device has two stripes, the second comes last, and a gap stays between them.
-        for stripe in chunk.stripes() {
-            let device = self.devices.iter_mut().find(|device| device.devid == stripe.devid);
-            let device = device.expect("chunks lie on known devices");
-            device.used_until = stripe.physical.0 + stripe_bytes;
-        }
+        self.devices.cut(chunk, stripe_bytes);
         self.next_logical = after(chunk.logical().0 + len_bytes);
         let trimmed = Chunk::new(chunk.logical(), len_bytes, chunk.flags(), chunk.stripes());
         Some(trimmed.expect("a part of a chunk that is one"))
     }
 
     pub(crate) fn shrink_devices(&mut self) {
-        for device in &mut self.devices {
-            device.total_bytes = device.used_until;
-        }
+        self.devices.shrink();
     }
 }
 
@@ -231,32 +160,6 @@ fn min_metadata_bytes(settings: &Settings) -> u64 {
 /// The start of the next chunk. Chunks do not touch, so that a contiguous range is in one chunk.
 fn after(end: u64) -> u64 {
     (end + 1).next_multiple_of(MIB)
-}
-
-fn name_of(usage: Use) -> &'static str {
-    match usage {
-        Use::System => "system",
-        Use::Metadata => "metadata",
-        Use::Data => "data",
-    }
-}
-
-fn stripes_per_device(profile: Profile) -> u64 {
-    if profile == Profile::Dup { 2 } else { 1 }
-}
-
-fn data_stripes(profile: Profile, stripes: u64) -> u64 {
-    (stripes - profile.parities()) / profile.copies()
-}
-
-/// The most stripes of a chunk whose item fits a leaf, or the superblock for a system chunk.
-fn max_stripes(usage: Use, settings: &Settings) -> usize {
-    let room = match usage {
-        // Room for two: the kernel adds one before it removes another.
-        Use::System => SYS_CHUNK_ARRAY_SIZE / 2 - size_of::<larder_format::DiskKey>(),
-        _ => settings.node_size - HEADER_SIZE - ITEM_HEADER_SIZE,
-    };
-    (room - item::Chunk::len_bytes(0)) / size_of::<item::Stripe>()
 }
 
 /// Bytes that every device needs for an empty file system, if all are of one size.
@@ -281,17 +184,14 @@ pub(crate) fn needed_device_bytes(settings: &Settings, devices: usize, appetite:
 /// Bytes on every device for one chunk of so many logical bytes for system, metadata and data.
 fn stripes_bytes(settings: &Settings, devices: usize, logical_bytes: [u64; 3]) -> u64 {
     let mixed = settings.has(Features::MIXED_GROUPS);
-    let per_device = |(usage, logical_bytes): (Use, u64)| {
-        let profile = settings.profile(usage);
-        let spread = match profile {
-            Profile::Raid0 | Profile::Raid5 | Profile::Raid6 => devices as u64,
-            Profile::Raid10 => devices as u64 / 2 * 2,
-            _ => profile.copies(),
-        };
-        let stripe_bytes = logical_bytes.div_ceil(data_stripes(profile, spread));
-        stripe_bytes.saturating_add(MIB).saturating_mul(stripes_per_device(profile))
+    let per_device = |(usage, logical_bytes): (SpaceKind, u64)| {
+        let shape = settings.profile(usage).shape();
+        let stripes = shape.devices_of(devices) * shape.stripes_per_device;
+        let stripe_bytes = logical_bytes.div_ceil(shape.data_stripes(stripes) as u64);
+        stripe_bytes.saturating_add(MIB).saturating_mul(shape.stripes_per_device as u64)
     };
-    let uses = [Use::System, Use::Metadata, Use::Data].into_iter().zip(logical_bytes);
-    let uses = uses.filter(|(usage, _)| !(mixed && *usage == Use::Data));
+    let uses =
+        [SpaceKind::System, SpaceKind::Metadata, SpaceKind::Data].into_iter().zip(logical_bytes);
+    let uses = uses.filter(|(usage, _)| !(mixed && *usage == SpaceKind::Data));
     uses.map(per_device).fold(DEVICE_RESERVED_BYTES, u64::saturating_add)
 }

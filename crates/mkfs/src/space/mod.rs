@@ -15,21 +15,20 @@ mod chunks;
 use std::ops::Range;
 use std::sync::Arc;
 
-use larder_format::{BlockGroupFlags, Logical};
+use larder_format::{BlockGroupFlags, Logical, SpaceKind};
 use larder_volume::Chunk;
+use larder_volume::layout::Devices;
 
 use crate::MkfsError;
-use crate::settings::{Settings, Use};
+use crate::settings::Settings;
 
-pub(crate) use chunks::{
-    Appetite, ChunkAllocator, DeviceRoom, Sizes, min_device_bytes, needed_device_bytes,
-};
+pub(crate) use chunks::{Appetite, ChunkAllocator, Sizes, min_device_bytes, needed_device_bytes};
 
 /// A chunk and its allocated ranges.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockGroup {
     pub(crate) chunk: Arc<Chunk>,
-    usage: Use,
+    usage: SpaceKind,
     /// Ranges that may not be allocated, ascending.
     reserved: Vec<Range<u64>>,
     /// Allocated ranges, ascending and not touching each other.
@@ -41,13 +40,13 @@ pub(crate) struct BlockGroup {
 }
 
 impl BlockGroup {
-    fn new(chunk: Chunk, usage: Use, settings: &Settings) -> Self {
+    fn new(chunk: Chunk, usage: SpaceKind, settings: &Settings) -> Self {
         let reserved = chunk
             .superblock_ranges()
             .into_iter()
             .map(|(start, len_bytes)| start.0..start.0 + len_bytes)
             .collect();
-        let kept_free = if usage == Use::Data { 0 } else { settings.node_size as u64 };
+        let kept_free = if usage == SpaceKind::Data { 0 } else { settings.node_size as u64 };
         let (cursor, limit) = (chunk.logical().0, chunk.end().0 - kept_free);
         Self { chunk: Arc::new(chunk), usage, reserved, allocated: Vec::new(), cursor, limit }
     }
@@ -115,7 +114,7 @@ impl Space {
         &self.groups
     }
 
-    pub(crate) fn devices(&self) -> &[DeviceRoom] {
+    pub(crate) fn devices(&self) -> &Devices {
         self.chunks.devices()
     }
 
@@ -125,7 +124,11 @@ impl Space {
     }
 
     /// Makes a block group, even if the last one of this use has free space.
-    pub(crate) fn add_group(&mut self, usage: Use, settings: &Settings) -> Result<(), MkfsError> {
+    pub(crate) fn add_group(
+        &mut self,
+        usage: SpaceKind,
+        settings: &Settings,
+    ) -> Result<(), MkfsError> {
         let chunk = self.chunks.allocate(usage, settings)?;
         self.groups.push(BlockGroup::new(chunk, usage, settings));
         Ok(())
@@ -134,7 +137,7 @@ impl Space {
     /// Allocates at least `least` and at most `wanted` bytes in one piece.
     pub(crate) fn allocate(
         &mut self,
-        usage: Use,
+        usage: SpaceKind,
         wanted: u64,
         least: u64,
         settings: &Settings,
@@ -151,7 +154,7 @@ impl Space {
     /// Allocates a tree block.
     pub(crate) fn allocate_block(
         &mut self,
-        usage: Use,
+        usage: SpaceKind,
         settings: &Settings,
     ) -> Result<Logical, MkfsError> {
         let node_size = settings.node_size as u64;
@@ -160,7 +163,7 @@ impl Space {
 
     /// Cuts the last block group to its allocated part, if it is of this use, and returns the rest
     /// to the devices. Returns the chunk if it changed.
-    pub(crate) fn trim_last(&mut self, usage: Use, settings: &Settings) -> Option<Chunk> {
+    pub(crate) fn trim_last(&mut self, usage: SpaceKind, settings: &Settings) -> Option<Chunk> {
         let group = self.groups.last_mut().filter(|group| group.usage == usage)?;
         let used = group.allocated.last().map_or(0, |last| last.end - group.chunk.logical().0);
         let chunk = self.chunks.trim(&group.chunk, used)?;
@@ -181,6 +184,7 @@ impl Space {
 mod tests {
     use larder_format::Uuid;
     use larder_format::superblock::OFFSETS;
+    use larder_volume::layout::DeviceSpace;
 
     use super::*;
     use crate::MkfsOptions;
@@ -193,13 +197,13 @@ mod tests {
     }
 
     fn space(len_bytes: u64, appetite: Appetite) -> Space {
-        let rooms = vec![DeviceRoom::new(1, Uuid::nil(), len_bytes)];
-        Space::new(ChunkAllocator::new(rooms, appetite))
+        let devices = [DeviceSpace::new(1, Uuid::nil(), len_bytes)].into_iter().collect();
+        Space::new(ChunkAllocator::new(devices, appetite))
     }
 
     /// Allocates all space for data in pieces of at most `wanted` bytes.
     fn allocate_all(space: &mut Space, wanted: u64, least: u64) -> Vec<Range<u64>> {
-        let allocate = || space.allocate(Use::Data, wanted, least, &settings()).ok();
+        let allocate = || space.allocate(SpaceKind::Data, wanted, least, &settings()).ok();
         std::iter::from_fn(allocate).collect()
     }
 
@@ -242,7 +246,7 @@ mod tests {
     #[test]
     fn groups_of_tree_blocks_end_in_free_space() {
         let mut space = space(200 * MIB, Appetite::default());
-        while space.allocate_block(Use::Metadata, &settings()).is_ok() {}
+        while space.allocate_block(SpaceKind::Metadata, &settings()).is_ok() {}
         for group in space.groups() {
             let last = group.free_ranges().last().unwrap();
             assert_eq!(last, group.chunk.end().0 - 16384..group.chunk.end().0);
@@ -252,13 +256,13 @@ mod tests {
     #[test]
     fn the_last_group_can_be_cut() {
         let mut space = space(200 * MIB, Appetite { data_bytes: MIB, ..Appetite::default() });
-        space.add_group(Use::Data, &settings()).unwrap();
-        let used = space.allocate(Use::Data, 100_000, 100_000, &settings()).unwrap();
-        assert!(space.trim_last(Use::Metadata, &settings()).is_none());
-        let chunk = space.trim_last(Use::Data, &settings()).unwrap();
+        space.add_group(SpaceKind::Data, &settings()).unwrap();
+        let used = space.allocate(SpaceKind::Data, 100_000, 100_000, &settings()).unwrap();
+        assert!(space.trim_last(SpaceKind::Metadata, &settings()).is_none());
+        let chunk = space.trim_last(SpaceKind::Data, &settings()).unwrap();
         assert_eq!(chunk.len_bytes(), 131_072);
         space.shrink_devices();
-        assert_eq!(space.devices()[0].total_bytes, MIB + 131_072);
+        assert_eq!(space.devices().get(1).unwrap().total_bytes, MIB + 131_072);
         assert_eq!(space.used_bytes(), used.end - used.start);
     }
 }

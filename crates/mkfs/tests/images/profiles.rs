@@ -92,7 +92,7 @@ fn on_devices_that_are_not_blank() {
             MkfsOptions { discard: false, ..with(profile, profile, options(source.path())) };
         larder_mkfs::mkfs(&files, &options).unwrap();
         larder_testkit::oracle::check(&files, true).unwrap();
-        let lost = profile.tolerated_failures();
+        let lost = profile.shape().tolerated_losses();
         let mount = larder_testkit::KernelMount::open(&files[lost..], "ro,degraded");
         let (expected, found) =
             (common::comparable(source.path()), common::comparable(mount.path()));
@@ -107,7 +107,7 @@ fn redundancy_is_real() {
     let source = Source::new();
     for (profile, devices) in LAYOUTS {
         println!("{profile} on {devices}");
-        if profile.tolerated_failures() == 0 {
+        if profile.shape().tolerated_losses() == 0 {
             continue;
         }
         let made = Made::new(&lens(devices), &with(profile, profile, options(source.path())));
@@ -115,7 +115,7 @@ fn redundancy_is_real() {
         let report = larder_testkit::oracle::scrub(&mount).unwrap();
         assert!(report.contains("no errors found"), "{profile}: {report}");
         drop(mount);
-        let lost = profile.tolerated_failures();
+        let lost = profile.shape().tolerated_losses();
         let degraded = larder_testkit::KernelMount::open(&made.files[lost..], "ro,degraded");
         let (expected, found) =
             (common::comparable(source.path()), common::comparable(degraded.path()));

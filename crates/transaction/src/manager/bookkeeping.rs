@@ -16,6 +16,7 @@ use larder_format::Logical;
 use larder_format::item::BlockGroupItem;
 use larder_format::objectid::FIRST_CHUNK_TREE;
 use larder_volume::Volume;
+use larder_volume::layout::Devices;
 use parking_lot::Mutex;
 use zerocopy::IntoBytes;
 
@@ -23,7 +24,7 @@ use super::device_stats::DeviceStats;
 use super::load::{block_group_key, free_space_of};
 use super::system_trees::SystemTrees;
 use super::tree_space::TreeSpace;
-use crate::chunk::{ChunkTrees, Devices, insert_chunk, remove_chunk};
+use crate::chunk::{ChunkTrees, insert_chunk, remove_chunk};
 use crate::error::{Error, Result};
 use crate::extent::{ChecksumItems, ExtentChange};
 use crate::free_space_tree::GroupFreeSpace;

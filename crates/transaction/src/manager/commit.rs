@@ -17,7 +17,7 @@ use super::hook::TransactionHook;
 use super::superblock::Committed;
 use super::write_blocks::write_blocks;
 use super::{Exclusive, TransactionManager};
-use crate::chunk::system_chunk_array;
+use crate::chunk::fitting_system_array;
 use crate::error::{Error, Result};
 use crate::log::Logs;
 use crate::space::Pinned;
@@ -149,7 +149,7 @@ impl TransactionManager {
         let full = || Error::extent(Logical(0), "the system chunks do not fit the superblock");
         let chunks = self.volume.chunks();
         let system_chunks =
-            system_chunk_array(&chunks, self.volume.sectorsize()).ok_or_else(full)?;
+            fitting_system_array(&chunks, self.volume.sectorsize()).ok_or_else(full)?;
         for (devid, bytes_used) in self.space().device_bytes_used() {
             if let Some(device) = self.volume.device(devid) {
                 device.change_dev_item(|item| item.bytes_used = bytes_used.into());

@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use larder_format::Logical;
 use larder_volume::Chunk;
+use larder_volume::layout::{Devices, Limits};
 
 use super::{Group, Space, SpaceKind};
-use crate::chunk::{Limits, Plan, plan, system_chunk_array};
+use crate::chunk::fitting_system_array;
 use crate::error::{Error, Result};
 
 /// Places to allocate from at once; threads share them when there are more.
@@ -147,18 +148,9 @@ impl Space {
         if self.groups.read().len() > seen {
             return Ok(Some(()));
         }
-        let profile = self.profile(kind);
-        let Some(plan) = plan(profile, &devices, self.limits(kind, &devices)) else {
-            return Ok(None);
-        };
-        let flags = match kind {
-            SpaceKind::Data | SpaceKind::Metadata if self.is_mixed => {
-                SpaceKind::Data.flag() | SpaceKind::Metadata.flag()
-            }
-            kind => kind.flag(),
-        };
-        let Plan { len_bytes, stripes } = plan;
-        let chunk = Chunk::new(self.next_logical(), len_bytes, flags | profile.flags(), stripes)?;
+        let limits = self.limits(kind, &devices);
+        let Some(plan) = limits.plan(self.profile(kind), &devices) else { return Ok(None) };
+        let chunk = plan.chunk(self.next_logical(), kind.types(self.is_mixed))?;
         let mut after = devices.clone();
         after.take(&chunk);
         if kind == SpaceKind::Data && !self.is_mixed && !self.keeps_reservations(&after) {
@@ -197,7 +189,7 @@ impl Space {
             || self.create_chunk(SpaceKind::System, seen)?.is_some())
     }
 
-    pub(super) fn limits(&self, kind: SpaceKind, devices: &crate::chunk::Devices) -> Limits {
+    pub(super) fn limits(&self, kind: SpaceKind, devices: &Devices) -> Limits {
         let total_bytes = devices.usable().map(|device| device.total_bytes).sum();
         Limits::new(kind, total_bytes, self.volume.nodesize())
     }
@@ -206,7 +198,7 @@ impl Space {
     fn fits_system_array(&self, chunk: &Chunk) -> Result<bool> {
         let mut chunks = (*self.volume.chunks()).clone();
         chunks.insert(chunk.clone())?;
-        Ok(system_chunk_array(&chunks, self.volume.sectorsize()).is_some())
+        Ok(fitting_system_array(&chunks, self.volume.sectorsize()).is_some())
     }
 
     /// New chunks come after all others in the address space.

@@ -5,10 +5,9 @@
 //!   the trees have space for the items about it. Future chunks are simulated as reservations would
 //!   create them, also chunks for trees.
 
-use larder_volume::Chunk;
+use larder_volume::layout::{DeviceSpace, Devices, Limits};
 
 use super::{Space, SpaceKind};
-use crate::chunk::{DeviceSpace, Devices, Limits, plan};
 
 /// Items that an operation on data may have reserved while it goes on.
 const OPERATION_ITEMS: u64 = 64;
@@ -69,12 +68,11 @@ impl Space {
             stripe_bytes: limits.stripe_bytes.saturating_mul(at_once),
             ..limits
         };
-        let plan = plan(profile, devices, limits)?;
-        let flags = kind.flag() | profile.flags();
-        let chunk = Chunk::new(self.next_logical(), plan.len_bytes, flags, plan.stripes).ok()?;
+        let plan = limits.plan(profile, devices)?;
+        let chunk = plan.chunk(self.next_logical(), kind.flag()).ok()?;
         let mut after = devices.clone();
         after.take(&chunk);
         let unusable = chunk.superblock_ranges().into_iter().map(|(_, len_bytes)| len_bytes);
-        Some((after, plan.len_bytes - unusable.sum::<u64>()))
+        Some((after, chunk.len_bytes() - unusable.sum::<u64>()))
     }
 }

@@ -16,7 +16,6 @@ mod allocate;
 mod available;
 mod group;
 mod kept;
-mod kind;
 mod reserve;
 #[cfg(test)]
 mod tests;
@@ -26,20 +25,20 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
+pub use larder_format::SpaceKind;
 use larder_format::objectid::{BLOCK_GROUP_TREE, CSUM_TREE, EXTENT_TREE, FREE_SPACE_TREE};
 use larder_format::{BlockGroupFlags, Logical, Profile};
+use larder_volume::layout::Devices;
 use larder_volume::{Chunk, Volume};
 use parking_lot::{Mutex, RwLock};
 
 use self::account::{Account, Count};
 use self::allocate::Hints;
 use self::kept::KeptStates;
-use crate::chunk::Devices;
 use crate::error::{Error, Result};
 
 pub use account::Usage;
 pub use group::Group;
-pub use kind::SpaceKind;
 pub use reserve::{Priority, Reservation};
 
 /// A block group as it is loaded.
@@ -107,7 +106,7 @@ impl Space {
         let types = BlockGroupFlags::DATA | BlockGroupFlags::METADATA;
         Self {
             is_mixed: volume.chunks().iter().any(|chunk| chunk.flags().contains(types)),
-            devices: Mutex::new(Devices::of(&volume)),
+            devices: Mutex::new(Devices::of(&volume.geometry())),
             volume,
             groups: RwLock::default(),
             profiles: RwLock::new([Profile::Single; SpaceKind::ALL.len()]),

@@ -30,10 +30,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_format::node::MAX_LEVELS;
-use larder_volume::Chunk;
+use larder_volume::layout::{Devices, Limits};
 
 use super::{Space, SpaceKind, Usage};
-use crate::chunk::{Devices, Limits, plan};
 use crate::error::{Error, Result};
 use crate::refs::Payer;
 
@@ -276,12 +275,11 @@ impl Space {
         let (mut devices, mut bytes) = (devices.clone(), 0);
         let mut logical = larder_format::Logical(0);
         for _ in 0..MOST_IMAGINED_CHUNKS {
-            let Some(plan) = plan(profile, &devices, limits) else { break };
-            let flags = kind.flag() | profile.flags();
-            let Ok(chunk) = Chunk::new(logical, plan.len_bytes, flags, plan.stripes) else { break };
+            let Some(plan) = limits.plan(profile, &devices) else { break };
+            let Ok(chunk) = plan.chunk(logical, kind.flag()) else { break };
             logical = chunk.end();
             devices.take(&chunk);
-            bytes += plan.len_bytes;
+            bytes += chunk.len_bytes();
         }
         bytes
     }

@@ -2,15 +2,16 @@
 //!
 //! Pure arithmetic, without I/O.
 
-mod layout;
+mod item;
 mod map;
+mod mapping;
 
 use larder_format::block_group::STRIPE_LEN_BYTES;
-use larder_format::item;
-use larder_format::{BlockGroupFlags, Logical, Physical, Profile, Uuid};
+use larder_format::{BlockGroupFlags, Logical, Physical, Profile, Shape, Uuid};
 
-pub use layout::{Content, DeviceAddress, Segment};
+pub use item::system_chunk_array;
 pub use map::ChunkMap;
+pub use mapping::{Content, DeviceAddress, Segment};
 
 /// An invalid chunk.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,6 +45,7 @@ pub struct Chunk {
     len_bytes: u64,
     flags: BlockGroupFlags,
     profile: Profile,
+    shape: Shape,
     stripes: Box<[ChunkStripe]>,
 }
 
@@ -57,48 +59,19 @@ impl Chunk {
     ) -> Result<Self, ChunkError> {
         let refuse = |problem: String| ChunkError { logical, problem };
         let profile = check_flags(flags).map_err(refuse)?;
-        let chunk = Self { logical, len_bytes, flags, profile, stripes: stripes.into() };
+        let (shape, stripes) = (profile.shape(), stripes.into());
+        let chunk = Self { logical, len_bytes, flags, profile, shape, stripes };
         chunk.check_stripes().and_then(|()| chunk.check_ranges()).map_err(refuse)?;
         Ok(chunk)
     }
 
-    /// The chunk that a CHUNK_ITEM with the key offset `logical` describes.
-    pub fn from_item(
-        logical: Logical,
-        item: &item::Chunk<'_>,
-        sectorsize: u32,
-    ) -> Result<Self, ChunkError> {
-        let refuse = |problem: String| Err(ChunkError { logical, problem });
-        let header = item.header;
-        let (len_bytes, sectorsize) = (header.length.get(), u64::from(sectorsize));
-        if header.stripe_len.get() != STRIPE_LEN_BYTES {
-            return refuse(format!("stripe_len is {}, not {STRIPE_LEN_BYTES}", header.stripe_len));
-        }
-        if !logical.0.is_multiple_of(sectorsize) || !len_bytes.is_multiple_of(sectorsize) {
-            return refuse(format!("{len_bytes} bytes are not whole sectors of {sectorsize}"));
-        }
-        if item.flags().profile() == Some(Profile::Raid10) && header.sub_stripes.get() != 2 {
-            return refuse(format!("RAID10 with {} sub_stripes", header.sub_stripes));
-        }
-        let stripe = |stripe: &item::Stripe| ChunkStripe {
-            devid: stripe.devid.get(),
-            dev_uuid: stripe.dev_uuid(),
-            physical: stripe.offset(),
-        };
-        let stripes: Box<[ChunkStripe]> = item.stripes.iter().map(stripe).collect();
-        Self::new(logical, len_bytes, item.flags(), stripes)
-    }
-
     fn check_stripes(&self) -> Result<(), String> {
-        let (stripes, least) = (self.stripes.len(), usize::from(self.profile.min_stripes()));
-        let fits = match self.profile {
-            Profile::Raid0 | Profile::Raid5 => stripes >= least,
-            // With more, Q could not tell some pairs of columns apart.
-            Profile::Raid6 => (least..=255 + 2).contains(&stripes),
-            Profile::Raid10 => stripes >= least && stripes.is_multiple_of(2),
-            _ => stripes == least,
-        };
-        if fits { Ok(()) } else { Err(format!("{} with {stripes} stripes", self.profile)) }
+        let stripes = self.stripes.len();
+        if self.shape.allows(stripes) {
+            Ok(())
+        } else {
+            Err(format!("{} with {stripes} stripes", self.profile))
+        }
     }
 
     fn check_ranges(&self) -> Result<(), String> {
@@ -153,6 +126,11 @@ impl Chunk {
         self.profile
     }
 
+    /// The shape of its profile.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
     /// The devices' parts, in the order of the chunk item.
     pub fn stripes(&self) -> &[ChunkStripe] {
         &self.stripes
@@ -165,40 +143,39 @@ impl Chunk {
 
     /// Stripes with different data: all except mirrors and parity.
     pub fn data_stripes(&self) -> usize {
-        let (stripes, profile) = (self.stripes.len(), self.profile);
-        (stripes - profile.parities() as usize) / self.mirrors()
+        self.shape.data_stripes(self.stripes.len())
     }
 
     /// Whether data goes to one device after the other in pieces of 64 KiB.
     pub fn is_striped(&self) -> bool {
-        matches!(self.profile, Profile::Raid0 | Profile::Raid10 | Profile::Raid5 | Profile::Raid6)
+        self.shape.is_striped
     }
 
     /// Whether a lost stripe is rebuilt from parity.
     pub fn has_parity(&self) -> bool {
-        self.profile.parities() > 0
+        self.shape.parities > 0
     }
 
     /// The number of ways to read a byte: one for each mirror; for RAID5 directly or rebuilt; for
     /// RAID6 directly, or rebuilt without any one of the other stripes.
     pub fn copies(&self) -> usize {
-        match self.profile {
-            Profile::Raid5 => 2,
-            Profile::Raid6 => self.stripes.len(),
-            _ => self.mirrors(),
+        match self.shape.parities {
+            0 => self.mirrors(),
+            1 => 2,
+            _ => self.stripes.len(),
         }
     }
 
     /// Devices that hold each byte directly.
     pub(crate) fn mirrors(&self) -> usize {
-        self.profile.copies() as usize
+        self.shape.copies
     }
 
     /// Whether every byte can still be read without the stripes for which `is_missing` holds.
     pub fn survives(&self, is_missing: impl Fn(&ChunkStripe) -> bool) -> bool {
         let missing = |stripes: &[ChunkStripe]| stripes.iter().filter(|s| is_missing(s)).count();
         if self.has_parity() {
-            return missing(&self.stripes) <= self.profile.parities() as usize;
+            return missing(&self.stripes) <= self.shape.parities;
         }
         self.stripes.chunks(self.mirrors()).all(|mirrors| missing(mirrors) < mirrors.len())
     }

@@ -60,7 +60,7 @@ fn chunk(profile: Profile, stripes: usize, rows: u64) -> Chunk {
 fn shape() -> impl Strategy<Value = (Profile, usize, u64)> {
     let profiles = proptest::sample::select(Profile::ALL.to_vec());
     (profiles, 0_usize..5, 1_u64..20).prop_map(|(profile, more, rows)| {
-        let least = usize::from(profile.min_stripes());
+        let least = profile.shape().min_stripes();
         let stripes = match profile {
             Profile::Raid0 | Profile::Raid5 | Profile::Raid6 => least + more,
             Profile::Raid10 => least + 2 * more,
@@ -163,9 +163,9 @@ fn as_many_losses_as_the_profile_bears() {
     ] {
         let chunk = chunk(profile, stripes, 1);
         let bears = |lost: &[u64]| chunk.survives(|stripe| lost.contains(&stripe.devid));
-        let lost: Vec<u64> = (1..=profile.tolerated_failures() as u64).collect();
+        let lost: Vec<u64> = (1..=profile.shape().tolerated_losses() as u64).collect();
         assert!(bears(&lost), "{profile} without {lost:?}");
-        let lost: Vec<u64> = (1..=profile.tolerated_failures() as u64 + 1).collect();
+        let lost: Vec<u64> = (1..=profile.shape().tolerated_losses() as u64 + 1).collect();
         assert!(!bears(&lost), "{profile} without {lost:?}");
     }
     let raid10 = chunk(Profile::Raid10, 6, 1);

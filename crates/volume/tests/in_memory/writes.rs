@@ -96,7 +96,7 @@ proptest! {
         let lose_at = lost_from % writes.len();
         for (number, (start, len, byte)) in writes.into_iter().enumerate() {
             if number == lose_at {
-                for lost in (lost..).take(profile.tolerated_failures()) {
+                for lost in (lost..).take(profile.shape().tolerated_losses()) {
                     let count = devices.len();
                     devices[lost % count] = None;
                 }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use larder::{DeviceInfo, Overview, Profile, Space};
+use larder::{DeviceInfo, Overview, Space};
 use serde::Serialize;
 
 use crate::command::Outcome;
@@ -78,12 +78,8 @@ impl Usage {
 /// `Data,RAID0/2`: the number of stripes only where a chunk can have more or fewer.
 fn kind_of(space: &Space, stripes: usize) -> String {
     let kind = format!("{},{}", kind_name(space.kind), profile_name(space.profile));
-    match space.profile {
-        Some(Profile::Raid0 | Profile::Raid10 | Profile::Raid5 | Profile::Raid6) => {
-            format!("{kind}/{stripes}")
-        }
-        _ => kind,
-    }
+    let is_striped = space.profile.is_some_and(|profile| profile.shape().is_striped);
+    if is_striped { format!("{kind}/{stripes}") } else { kind }
 }
 
 /// The devices of a file system as JSON; sizes are in bytes.

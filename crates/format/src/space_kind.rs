@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use larder_format::BlockGroupFlags;
-use larder_format::objectid::CHUNK_TREE;
+use crate::block_group::BlockGroupFlags;
+use crate::objectid::CHUNK_TREE;
 
 /// The purpose of space: the three types of block groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,6 +25,23 @@ impl SpaceKind {
         if tree == CHUNK_TREE { Self::System } else { Self::Metadata }
     }
 
+    /// Its name in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Metadata => "metadata",
+            Self::System => "system",
+        }
+    }
+
+    /// The type of new block groups for it. With mixed block groups, data and metadata share them.
+    pub fn types(self, is_mixed: bool) -> BlockGroupFlags {
+        match self {
+            Self::Data | Self::Metadata if is_mixed => Self::Data.flag() | Self::Metadata.flag(),
+            kind => kind.flag(),
+        }
+    }
+
     /// The type bit of block groups for it.
     pub fn flag(self) -> BlockGroupFlags {
         match self {
@@ -37,10 +54,6 @@ impl SpaceKind {
 
 impl fmt::Display for SpaceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Data => "data",
-            Self::Metadata => "metadata",
-            Self::System => "system",
-        })
+        f.write_str(self.name())
     }
 }

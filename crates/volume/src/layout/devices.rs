@@ -9,7 +9,9 @@ use std::ops::Range;
 
 use larder_format::Uuid;
 use larder_format::superblock::DEVICE_RESERVED_BYTES;
-use larder_volume::{Chunk, ChunkStripe, Volume};
+
+use crate::chunk::{Chunk, ChunkStripe};
+use crate::geometry::Geometry;
 
 /// A device for chunks.
 #[derive(Clone, Debug)]
@@ -57,6 +59,11 @@ impl DeviceSpace {
         first.or_else(|| self.holes().max_by_key(|hole| (size(hole), u64::MAX - hole.start)))
     }
 
+    /// The end of the last stripe.
+    pub fn end_of_chunks(&self) -> u64 {
+        self.taken.values().next_back().map_or(DEVICE_RESERVED_BYTES, |taken| taken.end)
+    }
+
     fn holes(&self) -> impl Iterator<Item = Range<u64>> + use<'_> {
         let ends = self.taken.values().map(|taken| taken.end);
         let starts = self.taken.keys().copied();
@@ -80,10 +87,9 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// The devices of `volume` with the space of its chunks taken.
-    pub fn of(volume: &Volume) -> Self {
+    /// The devices of a volume with the space of its chunks taken.
+    pub fn of(geometry: &Geometry) -> Self {
         let mut devices = Self::default();
-        let geometry = volume.geometry();
         for device in geometry.devices().iter() {
             let total_bytes = device.dev_item().total_bytes.get();
             let mut space = DeviceSpace::new(device.devid(), device.uuid(), total_bytes);
@@ -109,7 +115,7 @@ impl Devices {
         self.devices.iter().find(|device| device.devid == devid)
     }
 
-    /// Takes the space of a chunk.
+    /// Takes the space of a chunk: no other gets any of it.
     pub fn take(&mut self, chunk: &Chunk) {
         for ChunkStripe { devid, physical, .. } in chunk.stripes() {
             if let Some(device) = self.get_mut(*devid) {
@@ -128,6 +134,27 @@ impl Devices {
         }
     }
 
+    /// Cuts stripes to `stripe_bytes`. The rest counts as unused, and that at the end of a device
+    /// can be taken again.
+    pub fn cut(&mut self, chunk: &Chunk, stripe_bytes: u64) {
+        for stripe in chunk.stripes() {
+            let Some(device) = self.get_mut(stripe.devid) else { continue };
+            let (start, end) = (stripe.physical.0, stripe.physical.0 + chunk.bytes_per_stripe());
+            let is_last = device.end_of_chunks() == end;
+            device.taken.insert(start, Taken { end: start + stripe_bytes, is_retired: false });
+            if !is_last {
+                device.taken.insert(start + stripe_bytes, Taken { end, is_retired: true });
+            }
+        }
+    }
+
+    /// Cuts every device after its last chunk.
+    pub fn shrink(&mut self) {
+        for device in &mut self.devices {
+            device.total_bytes = device.end_of_chunks();
+        }
+    }
+
     /// Frees the space of a chunk: no power cut can bring it back any more.
     pub fn give(&mut self, chunk: &Chunk) {
         for stripe in chunk.stripes() {
@@ -142,7 +169,6 @@ impl Devices {
     }
 }
 
-#[cfg(test)]
 impl FromIterator<DeviceSpace> for Devices {
     fn from_iter<T: IntoIterator<Item = DeviceSpace>>(devices: T) -> Self {
         Self { devices: devices.into_iter().collect() }
