@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
+#[cfg(feature = "remote")]
 use std::time::Duration;
 
 use url::Url;
@@ -24,6 +25,7 @@ const SCHEMES: [&str; 11] =
     ["file", "s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"];
 
 /// How long requests are repeated, unless the user says so.
+#[cfg(feature = "remote")]
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Whether `text` is a URL rather than a path.

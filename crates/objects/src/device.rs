@@ -310,7 +310,7 @@ impl ObjectDevice {
         let objects = content.checkpoint.read().read_objects(&*store)?;
         let writer = Writer::new(Arc::clone(&content), manifest, stored, objects, clock, options);
         let writer = Arc::new(writer);
-        facts::note_writing(writing(&writer));
+        facts::note_writing(writer.facts());
         Ok(Self {
             name,
             len_bytes,
@@ -467,7 +467,7 @@ impl Device for ObjectDevice {
         check_call(self, Operation::Flush, 0, 0)?;
         let Some(writer) = &self.writer else { unreachable!("it is writable") };
         facts::flushing(|| writer.flush()).map_err(self.failed(Operation::Flush, 0, 0))?;
-        facts::note_writing(writing(writer));
+        facts::note_writing(writer.facts());
         Ok(())
     }
 
@@ -583,13 +583,6 @@ pub fn info(store: &dyn Store) -> Result<Info, ObjectsError> {
         clones,
         doomed: all.iter().filter(|object| object.doomed.is_some()).count() as u64,
     })
-}
-
-/// What others may know of a writer.
-fn writing(writer: &Writer) -> facts::Writing {
-    let manifest = writer.manifest();
-    let (epoch, state) = (manifest.epoch, manifest.state());
-    facts::Writing { epoch, state, kept_states: manifest.states().count() as u64 }
 }
 
 pub(crate) fn this_process(now: u64) -> Writing {

@@ -30,6 +30,7 @@ use crate::content::Content;
 use crate::device::Options;
 use crate::each::each;
 use crate::error::ObjectsError;
+use crate::facts::Writing;
 use crate::flush::{Flush, MOST_CONTENT_BYTES};
 use crate::garbage;
 use crate::head::{Stored, read_manifest};
@@ -285,6 +286,13 @@ impl Writer {
     /// What the manifest and the flushes in the store say together.
     pub(crate) fn manifest(&self) -> Manifest {
         self.commit.lock().manifest.clone()
+    }
+
+    /// What others may know.
+    pub(crate) fn facts(&self) -> Writing {
+        let manifest = &self.commit.lock().manifest;
+        let (epoch, state) = (manifest.epoch, manifest.state());
+        Writing { epoch, state, kept_states: manifest.states().count() as u64 }
     }
 
     fn commit(&self, reason: Reason) -> Result<(), ObjectsError> {

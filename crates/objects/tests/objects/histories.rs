@@ -226,7 +226,7 @@ impl History {
             return;
         }
         let writer = self.writers.swap_remove(at);
-        let store: Arc<dyn Store> = Arc::clone(&self.store) as _;
+        let store = self.seen();
         let states = info(&*store).unwrap().states;
         let state = states[self.rng.random_range(0..states.len())];
         let (options, name) = (self.options(), StateName::Number(state.number));
@@ -358,7 +358,7 @@ impl History {
         content[at] ^= 1;
         self.store.replace("manifest", content.into(), &found.version, &found.content).unwrap();
         // Reading needs no rebuilding.
-        let store: Arc<dyn Store> = Arc::clone(&self.store) as _;
+        let store = self.seen();
         let device =
             ObjectDevice::open_read_only(Arc::clone(&store), None, &self.options()).unwrap();
         self.assert_possible(&read(&device).unwrap());
