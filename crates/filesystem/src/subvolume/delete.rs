@@ -8,6 +8,8 @@
 //!   deletion, new handles are only copies of existing ones, so that the end of the state is the
 //!   end of all use. Until then everything works as before, except that its root directory gains
 //!   and loses no names and no subvolume is nested in it.
+//! - What must hold of a subvolume that is deleted is checked with the door closed: until then a
+//!   rename may move another subvolume into it.
 //! - When the first block of a tree is dropped, nothing of the tree is dirty, queued or newer than
 //!   the last commit, and that does not change.
 //!
@@ -72,9 +74,9 @@ impl Directory {
             return Err(Error::NotASubvolume);
         }
         let id = root.subvolume().id();
-        check_deletable(filesystem, id)?;
         let cleaning = writer.manager.begin_cleaning();
         let exclusive = writer.manager.quiesce();
+        check_deletable(filesystem, id)?;
         self.subvolume().live()?.check_writable()?;
         writer.send_guards.check_free(id)?;
         if content == Content::None && root.size_bytes() > 0 {

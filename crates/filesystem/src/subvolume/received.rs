@@ -60,6 +60,8 @@ impl Subvolume {
             writer.manager.reserve(SpaceKind::Metadata, reservation, Priority::Normal)?;
         let exclusive = writer.manager.quiesce();
         live.check_writable()?;
+        // Nothing would take the uuid away again.
+        live.check_not_deleted()?;
         let before = self.root_item().received_uuid();
         let enter = || -> Changed<()> {
             forget_uuid(writer, before, ItemType::UUID_KEY_RECEIVED_SUBVOL, self.id())?;

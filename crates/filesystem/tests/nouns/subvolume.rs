@@ -1,6 +1,11 @@
 //! Subvolumes and snapshots.
 
-use larder_filesystem::{ErrorKind, Inode, SnapshotKind};
+use std::hint;
+use std::sync::Barrier;
+use std::thread;
+
+use larder_filesystem::{ErrorKind, Inode, RenameMode, SnapshotKind, Timestamp};
+use larder_format::Uuid;
 
 use super::{Disk, lookup, make_file, new, open_file, read, refused, top, write};
 
@@ -42,6 +47,54 @@ fn a_deleted_subvolume_gives_its_space_back() {
     fs.delete_unlinked();
     fs.sync().unwrap();
     assert!(fs.used_bytes() < before + (1 << 20), "its data is freed");
+    disk.check();
+}
+
+/// A subvolume is moved into one that is being deleted: one of the two is refused.
+#[test]
+fn a_subvolume_that_gains_another_is_not_deleted() {
+    let disk = Disk::new();
+    let fs = disk.open();
+    let root = top(&fs);
+    root.create_child_subvolume("moved".as_ref(), &new(0o040_755)).unwrap();
+    let start = Barrier::new(2);
+    for round in 0..2000 {
+        let into = root.create_child_subvolume("into".as_ref(), &new(0o040_755)).unwrap();
+        let into = into.root().unwrap();
+        let (name, mode) = ("moved".as_ref(), RenameMode::Replace);
+        let (moved, gone) = thread::scope(|scope| {
+            let moves = scope.spawn(|| {
+                start.wait();
+                (0..round % 50 * 20).for_each(|_| hint::spin_loop());
+                root.rename_child(name, &into, name, mode)
+            });
+            start.wait();
+            let gone = root.delete_child_subvolume("into".as_ref());
+            (moves.join().unwrap(), gone)
+        });
+        assert!(moved.is_err() || gone.is_err(), "it was moved into a deleted subvolume");
+        if moved.is_ok() {
+            into.rename_child(name, &root, name, mode).unwrap();
+        }
+        drop(into);
+        if gone.is_err() {
+            root.delete_child_subvolume("into".as_ref()).unwrap();
+        }
+    }
+    drop((root, fs));
+    disk.check();
+}
+
+#[test]
+fn a_deleted_subvolume_is_received_from_nowhere() {
+    let disk = Disk::new();
+    let fs = disk.open();
+    let root = top(&fs);
+    let made = root.create_child_subvolume("sub".as_ref(), &new(0o040_755)).unwrap();
+    root.delete_child_subvolume("sub".as_ref()).unwrap();
+    let received = made.set_received(Uuid::new_v4(), 1, Timestamp::now());
+    assert_eq!(refused(received), ErrorKind::NotFound);
+    drop((made, root, fs));
     disk.check();
 }
 
