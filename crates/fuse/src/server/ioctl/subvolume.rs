@@ -38,8 +38,9 @@ fn create_named(ioctl: &Ioctl<'_>, name: &OsStr) -> Outcome {
     ioctl.check_writable()?;
     let directory = ioctl.node()?.directory()?;
     let caller = &ioctl.call.caller;
-    caller.check_access(&directory, WRITE | EXECUTE)?;
+    // Ids that cannot be stored come first, as in the kernel.
     let root = ioctl.call.new_inode(ROOT_MODE, caller.thread.umask(), (0, 0))?;
+    caller.check_access(&directory, WRITE | EXECUTE)?;
     directory.create_child_subvolume(name, &root).map_err(failed)?;
     ioctl.call.tell_of_name(ioctl.call.id, name);
     Ok(())
