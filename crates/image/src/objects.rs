@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use larder_device::{Access, Device, DeviceError};
-use larder_objects::{Address, ObjectDevice, ObjectsError};
+use larder_objects::{Address, ObjectDevice, ObjectsError, Settings};
 
 /// The sectors of a partition table in such a disk.
 pub(crate) const SECTOR_BYTES: u32 = 512;
@@ -38,8 +38,12 @@ fn try_open(
         |why: &str| ObjectsError::Address { text: url.display().to_string(), why: why.to_owned() };
     let text = url.to_str().ok_or_else(|| refused("a URL is UTF-8"))?;
     let address: Address = text.parse()?;
-    let (store, options) = address.connect()?;
-    let options = options.within(memory_bytes);
+    let settings = Settings::from_environment()?;
+    let store = address.store(&settings)?;
+    // What is encrypted is in memory twice while it moves.
+    let is_encrypted = settings.key.is_some();
+    let memory_bytes = if is_encrypted { memory_bytes / 10 * 7 } else { memory_bytes };
+    let options = address.options(&settings).within(memory_bytes);
     match (access, &address.state) {
         (Access::ReadOnly, state) => {
             Ok(Arc::new(ObjectDevice::open_read_only(store, state.as_ref(), &options)?))

@@ -25,6 +25,7 @@ use crate::map::{Checkpoint, ObjectRecord};
 use crate::past::Past;
 use crate::pool::Pool;
 use crate::probe;
+use crate::seen::Seen;
 use crate::states::{Policy, State};
 use crate::store::{Based, Counting, Problem, Requests, Store, StoreError};
 use crate::tend::Tending;
@@ -129,6 +130,7 @@ pub struct ObjectDevice {
     _claim: Option<Claim>,
     content: Arc<Content>,
     requests: Arc<Counting<Arc<dyn Store>>>,
+    seen: Option<Seen>,
 }
 
 /// What a device of objects has.
@@ -209,6 +211,7 @@ impl ObjectDevice {
         let requests = Arc::new(Counting::new(store));
         let store: Arc<dyn Store> = Arc::clone(&requests) as _;
         let manifest = head::read(&*store)?;
+        let seen = Seen::compared(options, &*store, &manifest);
         let opened = match state {
             None => manifest.state(),
             Some(name) => find_state(&*store, &manifest, name)?,
@@ -226,6 +229,7 @@ impl ObjectDevice {
             _claim: None,
             content: Arc::new(content),
             requests,
+            seen,
         })
     }
 
@@ -303,6 +307,7 @@ impl ObjectDevice {
         let clock = probe::conditions(&*store)?;
         let (manifest, stored) = take_over(&*store, &this_process(clock.now()), right)?;
         let store = with_bases(store, &manifest);
+        let seen = Seen::compared(options, &*store, &manifest);
         let opened = manifest.state();
         let content = Arc::new(load(&store, &manifest, opened, options)?);
         let name = store.name().to_owned();
@@ -322,6 +327,7 @@ impl ObjectDevice {
             _claim: claim,
             content,
             requests,
+            seen,
         })
     }
 
@@ -526,6 +532,9 @@ impl Drop for ObjectDevice {
         self.tending = None;
         if let Err(error) = writer.close() {
             tracing::error!("{}: closing: {error}", self.name);
+        }
+        if let Some(seen) = &self.seen {
+            seen.note_last(&writer.manifest());
         }
     }
 }

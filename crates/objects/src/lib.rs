@@ -78,6 +78,7 @@ mod pool;
 mod probe;
 mod quantity;
 mod rebuild;
+mod seen;
 mod segment;
 mod settings;
 mod states;

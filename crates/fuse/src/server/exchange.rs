@@ -86,7 +86,7 @@ impl Exchange {
     /// The metrics, unless the file system could not be opened again.
     pub(crate) fn metrics(&self) -> Option<String> {
         let current = self.server.read_recursive();
-        current.server.as_ref().map(|server| server.metrics())
+        current.server.as_ref().map(Server::metrics)
     }
 
     /// Sets what remounts start from: the lists of options `said`, for a file system on `devices`.

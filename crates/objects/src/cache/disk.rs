@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   FOLDER/DEVICE/SEGMENT.CHUNK      16 bytes of header, then the chunk
+//!   FOLDER/DEVICE/seen               what this machine knows of the device
 //! ```
 //!
 //! # Invariants
@@ -23,6 +24,7 @@ use xxhash_rust::xxh64::Xxh64;
 
 use super::ChunkKey;
 use crate::pool::Pool;
+use crate::seen;
 
 const MAGIC: [u8; 8] = *b"LARDRCH2";
 
@@ -201,6 +203,9 @@ fn files(folder: &Path) -> io::Result<Vec<Chunk>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
+        if entry.file_name() == seen::NAME {
+            continue;
+        }
         if let Ok(metadata) = entry.metadata() {
             let used = metadata.modified()?;
             files.push(Chunk { path: entry.path(), len_bytes: metadata.len(), used });

@@ -25,7 +25,7 @@ pub const SERVED: &str = "--served";
 /// has failed.
 pub fn start(
     arguments: impl IntoIterator<Item = OsString>,
-    environment: impl IntoIterator<Item = (&'static str, &'static str)>,
+    environment: Vec<(&'static str, OsString)>,
 ) -> anyhow::Result<ExitCode> {
     let program = env::current_exe().context("this program cannot find itself")?;
     let mut command = Command::new(program);

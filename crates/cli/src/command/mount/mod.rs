@@ -78,6 +78,7 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///   subvol=PATH, subvolid=ID
 ///                         the subvolume to show; otherwise the default one
 ///   degraded, device=PATH although devices may be missing; a further device
+///   key-file=PATH         the file with the key of what is encrypted on object storage
 ///   partition=N, offset=BYTES
 ///                         the same as --partition and --offset
 ///   compress, compress=ALGO:LEVEL, compress-force likewise
@@ -216,11 +217,13 @@ impl Mount {
             return part::attach_for_server(subvolume, &self.paths);
         }
         let memory = self.memory.unwrap_or_else(Memory::of_this_machine);
+        let thrift = memory.environment().map(|(name, value)| (name, value.into()));
+        let environment: Vec<(_, OsString)> = thrift.chain(options.environment()).collect();
         if !self.foreground && !self.served {
-            return background::start(self.arguments(), memory.environment());
+            return background::start(self.arguments(), environment);
         }
-        if self.foreground && memory.environment().next().is_some() {
-            return Err(self.begin_again(memory));
+        if self.foreground && !environment.is_empty() {
+            return Err(self.begin_again(environment));
         }
         let reporter = if self.served {
             background::end_with_starter()?;
@@ -240,15 +243,15 @@ impl Mount {
         Ok(code)
     }
 
-    /// Runs this program anew in this process, with the environment that the allocator reads when
-    /// it begins. Returns why it cannot.
-    fn begin_again(&self, memory: Memory) -> anyhow::Error {
+    /// Runs this program anew in this process, with `environment` besides its own: the allocator
+    /// reads it when it begins. Returns why it cannot.
+    fn begin_again(&self, environment: Vec<(&'static str, OsString)>) -> anyhow::Error {
         let program = match env::current_exe().context("this program cannot find itself") {
             Ok(program) => program,
             Err(error) => return error,
         };
         let mut command = Command::new(program);
-        command.args(["mount", "-f"]).args(self.arguments()).envs(memory.environment());
+        command.args(["mount", "-f"]).args(self.arguments()).envs(environment);
         anyhow::Error::new(command.exec()).context("this program cannot begin again")
     }
 

@@ -1,5 +1,7 @@
 //! The words after `-o`.
 
+use std::env;
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -42,7 +44,12 @@ pub struct Options {
     pub devices: Vec<String>,
     /// Where on the devices.
     pub place: Place,
+    /// The file with the key of what is encrypted on object storage.
+    key_file: Option<OsString>,
 }
+
+/// The variable that names the same file.
+const KEY_FILE: &str = "LARDER_KEY_FILE";
 
 /// Which subvolume to show.
 #[derive(Debug, PartialEq, Eq)]
@@ -216,6 +223,12 @@ impl Options {
         served(self) == served(other)
     }
 
+    /// The environment that the options ask for, unless this process has it already.
+    pub fn environment(&self) -> impl Iterator<Item = (&'static str, OsString)> {
+        let is_missing = |path: &&OsString| env::var_os(KEY_FILE).as_ref() != Some(path);
+        self.key_file.iter().filter(is_missing).map(|path| (KEY_FILE, path.clone()))
+    }
+
     /// How to open the devices.
     pub fn open_options(&self) -> OpenOptions {
         let options = resync::shown(OpenOptions::new())
@@ -305,6 +318,7 @@ impl Options {
             ("nodiscard", None) => self.discard = Some(false),
             ("degraded", None) => self.degraded = true,
             ("device", Some(path)) => self.devices.push(path.to_owned()),
+            ("key-file", Some(path)) => self.key_file = Some(path.into()),
             ("partition", Some(number)) => {
                 let number = parse_partition(number).map_err(anyhow::Error::msg);
                 self.place = Place::Partition(number.with_context(|| format!("'{word}'"))?);

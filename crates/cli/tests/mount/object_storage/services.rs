@@ -52,7 +52,7 @@ fn content_gets_the_storage_class() {
 fn first_write(listener: &TcpListener) -> String {
     loop {
         let (mut stream, _) = listener.accept().unwrap();
-        let mut bytes = [0; 1 << 16];
+        let mut bytes = vec![0; 1 << 16];
         let mut head = String::new();
         while !head.contains("\r\n\r\n") {
             let len = stream.read(&mut bytes).unwrap();

@@ -157,6 +157,8 @@ impl fmt::Debug for Content {
 #[cfg(test)]
 mod tests {
     use chacha20poly1305::KeyInit;
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
 
     use super::*;
 
@@ -190,6 +192,24 @@ mod tests {
                     assert!(part == held[start..end.min(len)], "{start}..{end} of {len}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_a_reader_panic() {
+        let mut rng = StdRng::seed_from_u64(7);
+        for _ in 0..2000 {
+            let len = rng.random_range(0..200);
+            let mut bytes: Vec<u8> = (0..len).map(|_| rng.random()).collect();
+            if len > NONCE_BYTES && rng.random_bool(0.5) {
+                bytes[RANDOM_BYTES..NONCE_BYTES].copy_from_slice(&LAST.to_le_bytes());
+            }
+            assert!(content().open("name", &bytes).is_err());
+            let start = rng.random_range(0..u64::MAX);
+            for range in [start..start.saturating_add(1), 0..u64::MAX, start..u64::MAX] {
+                assert!(content().open_part("name", &range, &bytes).is_err(), "{range:?}");
+            }
+            assert!(held_bytes(rng.random()) < u64::MAX);
         }
     }
 
