@@ -126,7 +126,7 @@ mod tests {
             values(&text).find(|(other, _)| *other == name).unwrap().1
         };
         let costs = ["get", "put", "list", "delete", "out"].map(cost);
-        assert_eq!(costs.map(|cost| (cost * 100.0).round()), [200.0, 300.0, 0.0, 0.0, 50.0]);
+        assert_eq!(costs.map(|cost| (cost * 100.0).round() as u64), [200, 300, 0, 0, 50]);
         assert_eq!(prices.added_to("larder_waits 0\n".to_owned()), "larder_waits 0\n");
     }
 }

@@ -54,7 +54,8 @@ impl Address {
         Ok((self.store(&settings)?, self.options(&settings)))
     }
 
-    /// The store there, as `settings` say; if it is encrypted, what their key opens. [`requests_of_this_process`](crate::requests_of_this_process)
+    /// The store there, as `settings` say; if it is encrypted, what their key opens.
+    /// [`requests_of_this_process`](crate::requests_of_this_process)
     /// counts the requests to it.
     ///
     /// # Errors

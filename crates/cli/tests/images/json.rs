@@ -359,6 +359,7 @@ const ELSEWHERE: &[&str] = &[
     // mount/objects.rs
     "objects gc",
     "objects info",
+    "objects key list",
     "objects states",
     // mount/streams.rs
     "streams list",

@@ -278,7 +278,7 @@ fn credentials_are_read_again_when_a_server_refuses_them() {
     info.env("AWS_SHARED_CREDENTIALS_FILE", file).env("AWS_REGION", "us-east-1");
     info.env("AWS_ALLOW_HTTP", "true").env_remove("AWS_ACCESS_KEY_ID");
     let info = info.stderr(Stdio::piped()).spawn().unwrap();
-    let mut seen = Vec::new();
+    let mut seen: Vec<bool> = Vec::new();
     // It asks for keys of encryption, and for a manifest.
     while seen.iter().filter(|is_expired| !**is_expired).count() < 2 {
         let (mut connection, _) = listener.accept().unwrap();
