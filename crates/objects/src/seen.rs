@@ -11,7 +11,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use crate::cache::CacheFolder;
-use crate::device::{Options, read_manifest};
+use crate::device::Options;
+use crate::head;
 use crate::manifest::Manifest;
 use crate::store::Store;
 
@@ -55,7 +56,7 @@ impl Seen {
         let now = point(manifest);
         let Some(last) = self.last().filter(|last| *last > now) else { return self.note(now) };
         // Another process of this machine may have gone on meanwhile.
-        let Ok((manifest, _)) = read_manifest(store) else { return };
+        let Ok(manifest) = head::read(store) else { return };
         let (epoch, state) = point(&manifest);
         if last > (epoch, state) {
             tracing::warn!(

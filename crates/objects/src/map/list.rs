@@ -64,10 +64,8 @@ impl NodeRef {
 }
 
 fn check_order<T>(items: &[T], key: impl Fn(&T) -> u64) -> Result<(), Malformed> {
-    match items.is_sorted_by(|one, other| key(one) < key(other)) {
-        true => Ok(()),
-        false => Err(Malformed("a list in it is out of order")),
-    }
+    let is_sorted = items.is_sorted_by(|one, other| key(one) < key(other));
+    if is_sorted { Ok(()) } else { Err(Malformed("a list in it is out of order")) }
 }
 
 fn encode<T: Listed>(entries: &[T]) -> Vec<u8> {

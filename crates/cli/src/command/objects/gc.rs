@@ -1,6 +1,6 @@
 //! `larder objects gc`.
 
-use std::io::{Write, stderr};
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{parse_address, parse_policy, parse_time};
 use crate::command::Outcome;
 use crate::global::Global;
-use crate::output::stdout;
+use crate::output::{say, stdout};
 use crate::print::write_json;
 use crate::progress::Progress;
 
@@ -64,7 +64,7 @@ impl Gc {
         }
         if self.forget_missing_clones {
             for (way, state) in device.forget_missing_clones()? {
-                writeln!(stderr(), "{way}: not there; state {state} is kept no longer for it")?;
+                say(format_args!("{way}: not there; state {state} is kept no longer for it\n"));
             }
         }
         let mut progress = Progress::of_objects();
