@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
+
 use crate::copies;
 use crate::device::first_flush;
 use crate::error::ObjectsError;
@@ -15,7 +17,7 @@ use crate::id::{Kind, ObjectId};
 use crate::manifest::{self, Manifest};
 use crate::probe;
 use crate::states::State;
-use crate::store::Store;
+use crate::store::{Problem, Store};
 
 /// Writes the manifest of a device anew. Returns its state.
 ///
@@ -70,8 +72,13 @@ fn first_flushes(store: &dyn Store) -> Result<BTreeMap<u32, ObjectId>, ObjectsEr
 }
 
 fn write(store: &dyn Store, manifest: &Manifest) -> Result<(), ObjectsError> {
-    match store.get_versioned(manifest::NAME) {
-        Ok(found) => head::Stored::from(found).replaced(store, manifest).map(drop),
-        Err(_) => head::create(store, manifest),
+    let content = Bytes::from(manifest.encode());
+    match store.mend(manifest::NAME, content.clone()) {
+        Err(error) if error.problem == Problem::NotFound => head::create(store, manifest),
+        result => {
+            result?;
+            copies::keep(store, manifest, &content);
+            Ok(())
+        }
     }
 }
