@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 use crate::codec::{Decoder, Encoder, Malformed};
 use crate::error::ObjectsError;
-use crate::fetch::fetch;
+use crate::fetch::understood;
 use crate::id::ObjectId;
 use crate::manifest::TailSegment;
 use crate::map::Delta;
@@ -31,9 +31,6 @@ const VERSION: u64 = 1;
 
 /// The most content that a flush has itself, in bytes: it takes one chunk of the cache, and less.
 pub(crate) const MOST_CONTENT_BYTES: usize = 512 << 10;
-
-/// Longer than every flush: up to 8 segments of 8 MiB come with it, whose deltas it names.
-const MOST_BYTES: u64 = 16 << 20;
 
 /// How hard content is packed.
 const LEVEL: i32 = 1;
@@ -107,7 +104,7 @@ impl Next {
         id: ObjectId,
         writer: &[u8; 16],
     ) -> Result<(Self, u64), ObjectsError> {
-        fetch(store, &id.name(), 0..MOST_BYTES, |bytes| match Self::decode(bytes, id)? {
+        fetched(store, id, |bytes| match Self::decode(bytes, id)? {
             (next, found) if found == *writer => Ok((next, bytes.len() as u64)),
             _ => Err(Malformed("it is of another writer than the manifest names")),
         })
@@ -120,7 +117,7 @@ impl Next {
         store: &dyn Store,
         id: ObjectId,
     ) -> Result<(Self, [u8; 16]), ObjectsError> {
-        fetch(store, &id.name(), 0..MOST_BYTES, |bytes| Self::decode(bytes, id))
+        fetched(store, id, |bytes| Self::decode(bytes, id))
     }
 
     /// Whether the object `id`, which a list named, is the end of an epoch.
@@ -179,9 +176,21 @@ impl Flush {
     }
 }
 
+/// Reads the object `id`: all of it, since it names what all segments changed that came with it,
+/// however many they are.
+fn fetched<T>(
+    store: &dyn Store,
+    id: ObjectId,
+    mut decode: impl FnMut(&[u8]) -> Result<T, Malformed>,
+) -> Result<T, ObjectsError> {
+    let name = id.name();
+    let get = || Ok(store.get_versioned(&name)?);
+    understood(store, &name, get, |found| decode(&found.content))
+}
+
 /// Reads the flush `id`, which the map or a manifest names.
 pub(crate) fn read(store: &dyn Store, id: ObjectId) -> Result<Flush, ObjectsError> {
-    fetch(store, &id.name(), 0..MOST_BYTES, |bytes| match Next::decode(bytes, id)? {
+    fetched(store, id, |bytes| match Next::decode(bytes, id)? {
         (Next::Flush(flush), _) => Ok(flush),
         (Next::End { .. }, _) => Err(Malformed("it is the end of an epoch, and no flush")),
     })
@@ -190,6 +199,7 @@ pub(crate) fn read(store: &dyn Store, id: ObjectId) -> Result<Flush, ObjectsErro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Directory;
 
     fn flush(content: Vec<u8>) -> Flush {
         let delta = |start, len, offset| Delta { start, len, offset };
@@ -222,6 +232,21 @@ mod tests {
                 assert!(Next::decode(&encoded[..at], id).is_err(), "{at} bytes");
             }
         }
+    }
+
+    /// A program may write much between two flushes, in small pieces.
+    #[test]
+    fn a_flush_with_many_changes_is_read_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Directory::new(folder.path());
+        let (id, mut flush) = (ObjectId::of_flush(3, 9), flush(vec![1; 4096]));
+        let delta = |at: u64| Delta { start: at << 20, len: 4096, offset: Some(at * 4096) };
+        flush.segments[0].deltas = (0..3_000_000).map(delta).collect();
+        let object = Next::Flush(flush.clone()).encode(id, &[4; 16]);
+        assert!(object.len() > 16 << 20, "{}", object.len());
+        store.create(&id.name(), object).unwrap();
+        assert!(read(&store, id).unwrap() == flush);
+        assert!(Next::read(&store, id, &[4; 16]).unwrap().0 == Next::Flush(flush));
     }
 
     #[test]

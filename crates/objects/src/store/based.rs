@@ -61,6 +61,10 @@ impl<S: Deref<Target: Store> + Send + Sync> Store for Based<S> {
         self.store.try_replace(name, content, version)
     }
 
+    fn mend(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
+        self.store.mend(name, content)
+    }
+
     fn delete(&self, name: &str) -> Result<(), StoreError> {
         if self.elsewhere(name).is_some() { Ok(()) } else { self.store.delete(name) }
     }
