@@ -4,8 +4,8 @@
 //! `s3://`, `gs://`, `az://` and `https://` need the feature `object-storage`; `file://` needs none.
 
 pub use larder_objects::{
-    Address, CacheFolder, Cached, Collected, DataKey, Encrypted, Facts, Finding, Info, KeySource,
-    Keys, ObjectDevice, ObjectsError, Options, Policy, Problem, Requests, Settings, Slot, State,
-    StateName, Store, StoreError, Verified, Writing, facts_of_this_process, info,
-    requests_of_this_process, streams, verify,
+    Address, Beside, CacheFolder, Cached, Collected, DataKey, Encrypted, Facts, Finding, Info,
+    KeySource, Keys, ObjectDevice, ObjectsError, Options, Policy, Problem, Requests, Settings,
+    Slot, State, StateName, Store, StoreError, Verified, Writing, clone, facts_of_this_process,
+    info, rebuild, requests_of_this_process, streams, verify,
 };

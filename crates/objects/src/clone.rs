@@ -96,7 +96,7 @@ fn finish(
         policy: manifest.policy,
         delete_after: manifest.delete_after,
     };
-    head::create(clone.store, &new)
+    head::create_first(clone.store, &new)
 }
 
 /// The way `next` from the place to which `way` leads.

@@ -47,6 +47,12 @@ pub(crate) fn keep(store: &dyn Store, manifest: &Manifest, content: &Bytes) -> b
     true
 }
 
+/// Whether there are copies, as far as the store lists them.
+pub(crate) fn are_there(store: &dyn Store) -> bool {
+    let listed = store.list(FOLDER).unwrap_or_default();
+    listed.iter().any(|listed| number(&listed.name).is_some())
+}
+
 /// The newest copy that is sound.
 pub(crate) fn newest(store: &dyn Store) -> Result<Option<Manifest>, ObjectsError> {
     let listed = store.list(FOLDER)?;

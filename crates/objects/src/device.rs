@@ -169,8 +169,8 @@ impl ObjectDevice {
     /// Makes a device of zeros.
     ///
     /// # Errors
-    /// [`ObjectsError::Exists`], [`ObjectsError::OnlyForReading`], [`ObjectsError::Unconditional`],
-    /// and those of the store.
+    /// [`ObjectsError::Exists`], [`ObjectsError::Lost`], [`ObjectsError::OnlyForReading`],
+    /// [`ObjectsError::Unconditional`], and those of the store.
     pub fn create(
         store: &dyn Store,
         len_bytes: u64,
@@ -196,7 +196,7 @@ impl ObjectDevice {
             tail: Vec::new(),
             marks: vec![Mark { state, segments: 0 }],
         };
-        head::create(store, &manifest)
+        head::create_first(store, &manifest)
     }
 
     /// Opens a device for reading, at its last state or at the kept one that `state` names.

@@ -27,6 +27,16 @@ pub enum ObjectsError {
         store: String,
     },
 
+    /// The manifest of a device is gone, and copies of it are there.
+    #[error(
+        "{store}: the manifest of the file system that was here is gone; 'larder objects rebuild' \
+         writes it anew"
+    )]
+    Lost {
+        /// The store's name.
+        store: String,
+    },
+
     /// There is nothing to rebuild.
     #[error("{store}: its manifest is as it was written, and needs no rebuilding")]
     Sound {
@@ -322,7 +332,7 @@ impl ObjectsError {
             | Self::TooManyKeys { .. }
             | Self::Setting { .. }
             | Self::Sound { .. } => io::ErrorKind::InvalidInput,
-            Self::Damaged { .. } => io::ErrorKind::InvalidData,
+            Self::Damaged { .. } | Self::Lost { .. } => io::ErrorKind::InvalidData,
         }
     }
 }

@@ -52,7 +52,16 @@ impl From<Versioned> for Stored {
     }
 }
 
-/// Writes a device's first manifest.
+/// Writes the first manifest of a device, where no other device is or was.
+pub(crate) fn create_first(store: &dyn Store, manifest: &Manifest) -> Result<(), ObjectsError> {
+    match read_manifest(store) {
+        // What is left of it would be garbage to the new one.
+        Err(error @ ObjectsError::Lost { .. }) => Err(error),
+        _ => create(store, manifest),
+    }
+}
+
+/// Writes a manifest where there is none.
 pub(crate) fn create(store: &dyn Store, manifest: &Manifest) -> Result<(), ObjectsError> {
     let content = Bytes::from(manifest.encode());
     match store.create(manifest::NAME, content.clone()) {
@@ -71,7 +80,7 @@ pub(crate) fn create(store: &dyn Store, manifest: &Manifest) -> Result<(), Objec
 pub(crate) fn read_manifest(store: &dyn Store) -> Result<(Manifest, Stored), ObjectsError> {
     let get = || {
         store.get_versioned(manifest::NAME).map_err(|error| match error.problem {
-            Problem::NotFound => ObjectsError::Missing { store: store.name().to_owned() },
+            Problem::NotFound => missing(store),
             _ => error.into(),
         })
     };
@@ -80,7 +89,16 @@ pub(crate) fn read_manifest(store: &dyn Store) -> Result<(Manifest, Stored), Obj
     })
 }
 
-/// What a manifest says that the writer would write now.
+fn missing(store: &dyn Store) -> ObjectsError {
+    let name = store.name().to_owned();
+    if copies::are_there(store) {
+        ObjectsError::Lost { store: name }
+    } else {
+        ObjectsError::Missing { store: name }
+    }
+}
+
+/// What the writer would write as the manifest now.
 ///
 /// A writer that goes on meanwhile may delete flushes after a newer manifest has what they say. So
 /// the flushes that are there continue the manifest only if it is still the same after the look.

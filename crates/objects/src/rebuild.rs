@@ -22,12 +22,13 @@ use crate::store::{Problem, Store};
 /// Writes the manifest of a device anew. Returns its state.
 ///
 /// # Errors
-/// [`ObjectsError::Sound`] if the manifest needs no rebuilding, [`ObjectsError::Missing`] if nothing
-/// is left to build it from, [`ObjectsError::Damaged`] if a flush is lost, and those of the store.
+/// [`ObjectsError::Sound`] if the manifest needs no rebuilding; [`ObjectsError::Missing`] if no
+/// device was here; [`ObjectsError::Damaged`] if no copy is sound, or a flush is lost; and those of
+/// the store.
 pub fn rebuild(store: &dyn Store) -> Result<State, ObjectsError> {
     match read_manifest(store) {
         Ok(_) => return Err(ObjectsError::Sound { store: store.name().to_owned() }),
-        Err(ObjectsError::Missing { .. } | ObjectsError::Damaged { .. }) => {}
+        Err(ObjectsError::Lost { .. } | ObjectsError::Damaged { .. }) => {}
         Err(error) => return Err(error),
     }
     probe::conditions(store)?;

@@ -29,8 +29,8 @@ pub struct Verified {
 pub struct Finding {
     /// What is wrong, with the object's name.
     pub problem: String,
-    /// The first and the last kept state that need it, and how many there are. None need a copy of
-    /// the manifest.
+    /// The first and the last kept state that need it, and how many there are. None need the
+    /// manifest while it has a copy, or a copy.
     pub states: Option<(u64, u64, usize)>,
 }
 
@@ -87,6 +87,10 @@ pub fn verify(
         },
     )?;
     let mut findings = findings.into_inner();
+    // Its copy was read instead.
+    if let Err(error @ ObjectsError::Damaged { .. }) = head::read_manifest(store) {
+        findings.push(Finding { problem: error.to_string(), states: None });
+    }
     for problem in copies::verify(store)? {
         findings.push(Finding { problem, states: None });
     }

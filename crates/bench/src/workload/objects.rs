@@ -77,12 +77,10 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 fn remove_all(store: &Arc<dyn Store>) -> anyhow::Result<()> {
-    for folder in ["raw", "segments", "maps"] {
-        for listed in store.list(folder)? {
-            store.delete(&listed.name)?;
-        }
+    for listed in store.list("")? {
+        store.delete(&listed.name)?;
     }
-    Ok(store.delete("manifest")?)
+    Ok(())
 }
 
 impl Objects {

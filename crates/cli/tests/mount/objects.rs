@@ -85,6 +85,95 @@ fn a_directory_of_objects_is_a_file_system() {
     export_and_compare(&url, mounted.folder(), &now);
 }
 
+/// The number of the newest state at `url`.
+fn newest_state(url: &str) -> String {
+    let states = succeed(larder().args(["objects", "states", url]));
+    states.lines().last().unwrap().split_whitespace().next().unwrap().to_owned()
+}
+
+#[test]
+fn clones_and_earlier_states_are_file_systems() {
+    let mut mounted = Mounted::on_objects();
+    let url = mounted.source().to_str().unwrap().to_owned();
+    let beside = |name: &str| format!("file://{}/{name}", mounted.folder().display());
+    let (copy, older) = (beside("copies/one"), beside("older"));
+    mounted.mount(&["--create", "4G"]);
+    mounted.shell("mkdir d && seq 100000 >d/numbers && head -c 20M /dev/urandom >random");
+    commit(&mounted.path());
+    let before = comparable(Manifest::of_tree(&mounted.path()));
+    let first = newest_state(&url);
+    // The origin is in use.
+    succeed(larder().args(["objects", "clone", &url, &copy]));
+    mounted.shell("rm random && seq 7 >d/seven");
+    commit(&mounted.path());
+    let after = comparable(Manifest::of_tree(&mounted.path()));
+    succeed(larder().args(["objects", "clone", &format!("{url}@{first}"), &older]));
+    // Both are mounted side by side, and change.
+    let mut second = Mounted::at(copy.clone(), Vec::new());
+    second.mount(&[]);
+    assert_same(&comparable(Manifest::of_tree(&second.path())), &before);
+    second.shell("echo mine >mine && rm d/numbers");
+    commit(&second.path());
+    let changed = comparable(Manifest::of_tree(&second.path()));
+    assert_same(&comparable(Manifest::of_tree(&mounted.path())), &after);
+    second.unmount();
+    mounted.unmount();
+    for url in [&url, &copy, &older] {
+        wait_until("its server has gone", || {
+            succeed(larder().args(["objects", "info", url])).contains(": closed")
+        });
+        let keep_nothing = ["objects", "gc", "--keep", "", "--delete-after", "0s"];
+        succeed(larder().args(keep_nothing).arg(url));
+        succeed(larder().args(["objects", "gc", url]));
+    }
+    for (url, expected) in [(&url, &after), (&copy, &changed), (&older, &before)] {
+        succeed(larder().args(["objects", "verify", url]));
+        export_and_compare(url, mounted.folder(), expected);
+    }
+    let info = succeed(larder().args(["objects", "info", &url]));
+    assert!(info.contains("../copies/one") && info.contains("../older"), "{info}");
+    let refused_at = |new: &str| refused(&["objects", "clone", &url, new]);
+    assert!(refused_at(&older).contains("there is a file system here already"));
+    assert!(refused_at("s3://bucket/elsewhere").contains("in the same bucket"));
+    assert!(refused_at(&format!("{url}/inside")).contains("neither inside the other"));
+
+    // Back, and back again.
+    let kept = ["objects", "gc", "--keep", "all=1h", &older];
+    succeed(larder().args(kept));
+    let good = newest_state(&older);
+    succeed(larder().args(["rm", "-r", &format!("{older}:/d")]));
+    let bad = newest_state(&older);
+    assert!(refused(&["objects", "rollback", &older]).contains("say which state"));
+    succeed(larder().args(["objects", "rollback", &format!("{older}@{good}")]));
+    export_and_compare(&older, mounted.folder(), &before);
+    succeed(larder().args(["objects", "rollback", &format!("{older}@{bad}")]));
+    assert_eq!(succeed(larder().args(["ls", &format!("{older}:/")])), "random\n");
+    succeed(larder().args(["objects", "rollback", &format!("{older}@{good}")]));
+    succeed(larder().args(["objects", "verify", &older]));
+
+    // The manifest is damaged, and then lost.
+    let manifest = older.strip_prefix("file://").unwrap().to_owned() + "/manifest";
+    assert!(refused(&["objects", "rebuild", &older]).contains("needs no rebuilding"));
+    let content = fs::read(&manifest).unwrap();
+    fs::write(&manifest, &content[..content.len() - 4]).unwrap();
+    let said = succeed(larder().args(["ls", &format!("{older}:/")]));
+    assert_eq!(said, "d\nrandom\n");
+    assert!(!larder().args(["objects", "verify", &older]).output().unwrap().status.success());
+    fs::remove_file(&manifest).unwrap();
+    assert!(refused(&["ls", &older]).contains("larder objects rebuild"));
+    succeed(larder().args(["objects", "rebuild", &older]));
+    succeed(larder().args(["objects", "verify", &older]));
+    export_and_compare(&older, mounted.folder(), &before);
+
+    // What only the clone needed is given up after it.
+    fs::remove_dir_all(older.strip_prefix("file://").unwrap()).unwrap();
+    let forgets =
+        larder().args(["objects", "gc", "--forget-missing-clones", &url]).output().unwrap();
+    let said = String::from_utf8(forgets.stderr).unwrap();
+    assert!(said.contains("../older: not there") && !said.contains("../copies/one"), "{said}");
+    export_and_compare(&copy, mounted.folder(), &changed);
+}
+
 /// Files below `folder` that hold `text`.
 fn files_with(folder: &str, text: &str) -> String {
     let grep = Command::new("grep").args(["-rla", text, folder]).output().unwrap();
@@ -163,6 +252,19 @@ fn an_encrypted_directory_of_objects_is_a_file_system() {
     run(&ann, &["check", url]);
     run(&ann, &["objects", "verify", url]);
     run(&ann, &["objects", "gc", url]);
+    // A clone has the same keys, and nothing of it can be read without them.
+    let cloned = format!("file://{}/cloned", folder.display());
+    run(&ann, &["objects", "clone", url, &cloned]);
+    assert!(refused(&["ls", &cloned]).contains("none is given"));
+    assert!(refused_with(&ann, &["objects", "clone", url, &cloned]).contains("already"));
+    run(&ann, &["rm", &format!("{cloned}:/numbers")]);
+    run(&ann, &["objects", "gc", &cloned]);
+    for url in [url, &cloned] {
+        run(&ann, &["objects", "verify", url]);
+    }
+    assert!(run(&ann, &["ls", url]).contains("numbers"));
+    assert!(!run(&ann, &["ls", &cloned]).contains("numbers"));
+    assert!(run(&ann, &["objects", "info", url]).contains("../cloned"));
     assert!(run(&ann, &["streams", "list", &sent]).contains("monday"));
     run(&ann, &["streams", "verify", &sent]);
     let image = folder.join("exported.img");

@@ -89,6 +89,7 @@ impl Checkpoint {
             }
         }
         list.sort_unstable_by_key(|page| page.first);
+        let list = list::in_order(store, &root.pages, list)?;
         let mut pages = Pages::default();
         let mut kept = 0;
         for (index, page) in list.iter().enumerate() {

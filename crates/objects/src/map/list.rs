@@ -105,7 +105,22 @@ pub(crate) fn read<T: Listed>(
         },
         |_| (),
     )?;
-    Ok(found.into_inner().into_values().flatten().collect())
+    let entries: Vec<T> = found.into_inner().into_values().flatten().collect();
+    in_order(store, nodes, entries)
+}
+
+/// The entries of `nodes`, if they are in order across the nodes, too.
+pub(crate) fn in_order<T: Listed>(
+    store: &dyn Store,
+    nodes: &[NodeRef],
+    entries: Vec<T>,
+) -> Result<Vec<T>, ObjectsError> {
+    match (check_order(&entries, T::key), nodes.last()) {
+        (Err(why), Some(node)) => {
+            Err(ObjectsError::damaged(store, &Kind::Map.name(node.object), &why))
+        }
+        _ => Ok(entries),
+    }
 }
 
 /// The nodes of the list `new`, which was `old` in the nodes `nodes`. Those that are new lie in the

@@ -97,7 +97,7 @@ impl Remote {
 
     fn path(&self, name: &str) -> Path {
         let mut path = self.prefix.clone();
-        for part in name.split('/') {
+        for part in name.split('/').filter(|part| !part.is_empty()) {
             path = match part {
                 ".." => {
                     let parts: Vec<_> = path.parts().collect();

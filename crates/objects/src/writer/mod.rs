@@ -425,17 +425,18 @@ impl Writer {
         let (commit, clock) = (Arc::clone(&self.commit), self.clock);
         let segment_bytes = self.segment_bytes as u64;
         self.rewriting.run(move || {
-            let (settled, manifest, objects) = {
+            let (checkpoint, groups) = {
                 let mut commit = commit.lock();
                 if commit.has_adopted() {
                     // The same objects look light until the next checkpoint.
                     return;
                 }
                 let settled = commit.settled(clock.now());
-                (settled, commit.manifest.clone(), Arc::clone(&commit.objects))
+                let Commit { manifest, objects, .. } = &*commit;
+                let groups = compact::worthwhile(objects, manifest, segment_bytes, settled);
+                (Arc::clone(&*shared.content.checkpoint.read()), groups)
             };
-            let checkpoint = Arc::clone(&*shared.content.checkpoint.read());
-            for group in compact::worthwhile(&objects, &manifest, segment_bytes, settled) {
+            for group in groups {
                 let rewritten =
                     compact::rewrite(&shared.content, &checkpoint, &open, &commit, &group);
                 if let Err(error) = rewritten {
@@ -453,8 +454,12 @@ impl Writer {
         tell: &mut (dyn FnMut(u64, u64) + Send),
     ) -> Result<u64, ObjectsError> {
         let content = &self.shared.content;
-        let checkpoint = Arc::clone(&*content.checkpoint.read());
-        let groups = compact::all(&self.objects(), &self.manifest(), self.segment_bytes as u64);
+        let (checkpoint, groups) = {
+            let commit = self.commit.lock();
+            let Commit { manifest, objects, .. } = &*commit;
+            let groups = compact::all(objects, manifest, self.segment_bytes as u64);
+            (Arc::clone(&*content.checkpoint.read()), groups)
+        };
         let all = groups.iter().map(|group| group.len() as u64).sum();
         let mut rewritten = 0;
         for group in groups {

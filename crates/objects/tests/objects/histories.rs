@@ -364,6 +364,9 @@ impl History {
         self.assert_possible(&read(&device).unwrap());
         if self.rng.random_bool(0.5) {
             self.store.delete("manifest").unwrap();
+            // No other device is made over what is left.
+            let made = ObjectDevice::create(&*store, BLOCK_BYTES, Policy::default(), 0);
+            assert!(matches!(made, Err(ObjectsError::Lost { .. })), "{made:?}");
         }
         rebuild(&*store).unwrap();
         assert_sound(&*store);

@@ -15,8 +15,9 @@ use crate::output::stdout;
 ///
 /// It takes a moment and hardly any space, however large the file system is: only what changes later,
 /// on either side, takes space. Both must be in the same bucket, or directories of this machine, and
-/// stay where they are. If the file system is encrypted, the same keys open the copy. The file system may be in use: the copy begins with its last state, or with
-/// the kept one that @STATE names. What the copy needs is kept as long as the copy is there.
+/// stay where they are. The file system may be in use: the copy begins with its last state, or with
+/// the kept one that @STATE names. What the copy needs is kept as long as the copy is there. If the
+/// file system is encrypted, the same keys open the copy.
 ///
 /// Examples:
 ///   larder objects clone s3://bucket/photos s3://bucket/try

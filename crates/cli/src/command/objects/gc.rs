@@ -16,9 +16,9 @@ use crate::progress::Progress;
 
 /// Delete objects that no kept state needs
 ///
-/// A mount does that too, whenever something is due. This also finds objects that a crash left behind,
-/// and rewrites small objects, and those of which little is needed, as few large ones. Readers may still use what no state needs any more,
-/// so it stays for a time.
+/// A mount does that too, whenever something is due. This also finds objects that a crash left
+/// behind, and rewrites small objects, and those of which little is needed, as few large ones.
+/// Readers may still use what no state needs any more, so it stays for a time.
 ///
 /// Examples:
 ///   larder objects gc s3://bucket/photos

@@ -12,8 +12,8 @@ use crate::output::stdout;
 
 /// Write the manifest of a file system anew, after it was damaged or lost
 ///
-/// The file system is then as its last flush left it. Whoever has it open for writing can write no more.
-/// Nothing else is changed; 'larder objects verify' shows whether more is damaged.
+/// The file system is then as its last flush left it. This ends the writing of a mount that still has
+/// it open, and changes nothing else; 'larder objects verify' shows whether more is damaged.
 ///
 /// Example: larder objects rebuild s3://bucket/photos
 #[derive(Debug, Args)]
