@@ -1,4 +1,4 @@
-//! Holds: who needs a state that its device may keep no longer.
+//! Holds: each says that a clone needs a state, which its origin may keep no longer.
 //!
 //! ```text
 //!   holds/UUID      magic 8, version, the state, the way to the clone; checksum 4

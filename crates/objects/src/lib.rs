@@ -23,7 +23,7 @@
 //! - [`Settings`]: what the user sets in the environment for all stores.
 //! - [`Store`]: objects with conditions. [`Directory`], [`Remote`]; [`Retrying`]. `Remote` needs
 //!   the feature `remote`, which is a default. [`Encrypted`] seals what goes to another one.
-//! - [`Keys`]: who can read what is encrypted.
+//! - [`Keys`]: the keys that open what is encrypted.
 //! - [`Address`]: a URL, and which state is meant.
 //! - [`ObjectDevice`]: the device. [`info`], [`verify`].
 //! - [`Policy`]: which [`State`]s are kept.

@@ -223,7 +223,7 @@ impl Options {
         served(self) == served(other)
     }
 
-    /// The environment that the options ask for, unless this process has it already.
+    /// The variables of the environment that the options ask for, and that this process lacks.
     pub fn environment(&self) -> impl Iterator<Item = (&'static str, OsString)> {
         let is_missing = |path: &&OsString| env::var_os(KEY_FILE).as_ref() != Some(path);
         self.key_file.iter().filter(is_missing).map(|path| (KEY_FILE, path.clone()))

@@ -68,7 +68,7 @@ impl New {
 pub struct Add {
     #[command(flatten)]
     new: New,
-    /// A word by which `list` shows it. Whoever can read the objects can read it
+    /// A word that `list` shows for it. It is not encrypted
     #[arg(long, value_name = "NAME", default_value = "")]
     name: String,
     /// Where the objects are

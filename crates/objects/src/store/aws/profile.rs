@@ -16,7 +16,7 @@ pub(super) enum Source {
     Role(Box<Role>),
     /// It gives them for a token in a file.
     WebIdentity { token_file: String, role: String, session: Option<String> },
-    /// Whoever has signed in gets them.
+    /// The user signs in, and AWS gives them.
     SignIn(SignIn),
     /// The environment, a container or an instance gives them.
     Elsewhere,
@@ -32,7 +32,7 @@ pub(super) struct Role {
     pub(super) source: Source,
 }
 
-/// A role of an account for those who have signed in at a URL.
+/// A role of an account, which the user gets after signing in at a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SignIn {
     pub(super) profile: String,
