@@ -89,6 +89,24 @@ pub enum Error {
         /// The contradiction.
         problem: String,
     },
+    /// Chunks without a block group, or block groups without a chunk.
+    #[error("there are {groups} block groups for {chunks} chunks")]
+    BlockGroupCount {
+        /// Block groups.
+        groups: usize,
+        /// Chunks.
+        chunks: usize,
+    },
+    /// The trees that account for all others contradict each other, so that each round of writing
+    /// them makes another one necessary.
+    #[error("after {rounds} rounds of writing the extent tree, that still changes it")]
+    Unstable {
+        /// Rounds.
+        rounds: usize,
+    },
+    /// The system chunks are too many for the superblock, or have too many stripes.
+    #[error("the system chunks do not fit the superblock")]
+    SystemChunks,
     /// A chunk is invalid.
     #[error(transparent)]
     Chunk(#[from] ChunkError),
@@ -139,6 +157,9 @@ impl Error {
             | Self::ItemExists { .. }
             | Self::Extent { .. }
             | Self::BlockGroup { .. }
+            | Self::BlockGroupCount { .. }
+            | Self::Unstable { .. }
+            | Self::SystemChunks
             | Self::Chunk(_) => Self::Unsound { problem: Box::new(self) },
             _ => self,
         }

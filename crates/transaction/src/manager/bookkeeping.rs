@@ -183,7 +183,7 @@ impl Bookkeeping {
         }
         let _editing = self.editing.lock();
         let space = &self.tree_space.space;
-        for group in space.close_empty_groups() {
+        for group in space.take_empty_groups() {
             let chunk = group.chunk();
             let mut tree = TreeItems::new(self.trees.block_group.clone());
             tree.remove(block_group_key(chunk))?;

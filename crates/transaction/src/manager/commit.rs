@@ -9,7 +9,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_btree::WriteSet;
-use larder_format::{Logical, Superblock};
+use larder_format::Superblock;
 
 use super::abort::AbortOnUnwind;
 use super::bookkeeping::BATCH;
@@ -142,14 +142,13 @@ impl TransactionManager {
                 return Ok(());
             }
         }
-        Err(Error::extent(Logical(0), "writing the extent tree changes it without end"))
+        Err(Error::Unstable { rounds: MOST_ROUNDS })
     }
 
     fn next_superblock(&self, generation: u64) -> Result<Box<Superblock>> {
-        let full = || Error::extent(Logical(0), "the system chunks do not fit the superblock");
         let chunks = self.volume.chunks();
         let system_chunks =
-            fitting_system_array(&chunks, self.volume.sectorsize()).ok_or_else(full)?;
+            fitting_system_array(&chunks, self.volume.sectorsize()).ok_or(Error::SystemChunks)?;
         for (devid, bytes_used) in self.space().device_bytes_used() {
             if let Some(device) = self.volume.device(devid) {
                 device.change_dev_item(|item| item.bytes_used = bytes_used.into());

@@ -12,7 +12,7 @@ use larder_format::Logical;
 use larder_volume::Chunk;
 use larder_volume::layout::{Devices, Limits};
 
-use super::{Group, Space, SpaceKind};
+use super::{Group, GroupState, Space, SpaceKind};
 use crate::chunk::fitting_system_array;
 use crate::error::{Error, Result};
 
@@ -166,8 +166,8 @@ impl Space {
         *devices = after;
         let chunk = self.volume.chunk_at(chunk.logical()).expect("it was just added");
         let free = chunk.logical().0..chunk.end().0;
-        let group = Arc::new(Group::new(chunk, 0, &[free])?);
-        // A thread can find the group only after it can see that the group has no items yet.
+        let group = Arc::new(Group::new(chunk, 0, &[free], GroupState::New)?);
+        // A thread can find the group only after it is among those that have no items yet.
         let mut changes = self.changes.lock();
         changes.dirty.insert(group.start().0);
         changes.created.push(group.clone());

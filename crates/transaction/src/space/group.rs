@@ -8,14 +8,15 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use larder_format::{BlockGroupFlags, Logical};
 use larder_range_index::{Order, RangeIndex, Request};
 use larder_volume::Chunk;
 
 use super::SpaceKind;
+use super::state::{GroupState, SharedState};
 use crate::error::{Error, Result};
 
 /// A block group. All numbers are bytes.
@@ -27,13 +28,17 @@ pub struct Group {
     pub(super) used: AtomicU64,
     pub(super) reserved: AtomicU64,
     pub(super) pinned: AtomicU64,
-    /// Nothing is allocated from it: it cannot be written, or is about to go.
-    pub(super) is_closed: AtomicBool,
+    state: SharedState,
 }
 
 impl Group {
     /// The group of `chunk`; `free` is free except where superblock copies are.
-    pub(super) fn new(chunk: Arc<Chunk>, used: u64, free: &[Range<u64>]) -> Result<Self> {
+    pub(super) fn new(
+        chunk: Arc<Chunk>,
+        used: u64,
+        free: &[Range<u64>],
+        state: GroupState,
+    ) -> Result<Self> {
         let group = chunk.logical().0..chunk.end().0;
         let taken = RangeIndex::new();
         let mut free_bytes = 0;
@@ -67,7 +72,7 @@ impl Group {
             used: AtomicU64::new(used),
             reserved: AtomicU64::new(0),
             pinned: AtomicU64::new(0),
-            is_closed: AtomicBool::new(false),
+            state: SharedState::new(state),
         })
     }
 
@@ -116,9 +121,14 @@ impl Group {
         self.len_bytes().saturating_sub(self.taken.covered())
     }
 
-    /// Whether nothing is allocated from it.
-    pub fn is_closed(&self) -> bool {
-        self.is_closed.load(Relaxed)
+    /// Its state.
+    pub fn state(&self) -> GroupState {
+        self.state.get()
+    }
+
+    /// Its items are about to be inserted into the trees.
+    pub(super) fn open(&self) {
+        self.state.change(GroupState::New, GroupState::Open);
     }
 
     /// Allocates a free range of `len_bytes`, the first at or after `hint` or otherwise the first
@@ -127,10 +137,10 @@ impl Group {
         if self.free_bytes() < len_bytes {
             return None;
         }
-        // Counted before looking, as a group is closed before counting: one of the two notices.
+        // Counted before looking at the state.
         self.reserved.fetch_add(len_bytes, SeqCst);
-        let is_closed = self.is_closed.load(SeqCst);
-        let claimed = if is_closed { None } else { self.claim_free(len_bytes, align, hint) };
+        let allocates = self.state().allocates();
+        let claimed = if allocates { self.claim_free(len_bytes, align, hint) } else { None };
         if claimed.is_none() {
             self.reserved.fetch_sub(len_bytes, SeqCst);
         }
@@ -152,11 +162,16 @@ impl Group {
         counts.iter().all(|count| count.load(SeqCst) == 0)
     }
 
-    /// Closes the group if nothing in it is in use. Returns whether it did.
-    pub(super) fn close_if_empty(&self) -> bool {
-        self.is_closed.store(true, SeqCst);
+    /// Makes an open group one that is emptied, if nothing in it is in use. Returns whether it did.
+    pub(super) fn empty(&self) -> bool {
+        if !self.state.change(GroupState::Open, GroupState::Emptied) {
+            return false;
+        }
+        // Looked at after the state has changed.
         let is_empty = self.is_empty();
-        self.is_closed.store(is_empty, SeqCst);
+        if !is_empty {
+            self.state.change(GroupState::Emptied, GroupState::Open);
+        }
         is_empty
     }
 
@@ -191,6 +206,8 @@ impl std::fmt::Debug for Group {
 #[cfg(test)]
 #[allow(clippy::single_range_in_vec_init, reason = "a list of one free range")]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use larder_format::{Physical, Uuid};
     use larder_volume::ChunkStripe;
 
@@ -205,7 +222,7 @@ mod tests {
 
     #[test]
     fn all_of_it_can_be_claimed_once_and_again_when_released() {
-        let group = Group::new(chunk(MIB), 0, &[MIB..9 * MIB]).unwrap();
+        let group = Group::new(chunk(MIB), 0, &[MIB..9 * MIB], GroupState::Open).unwrap();
         for _ in 0..2 {
             let mut claimed: Vec<u64> =
                 std::iter::from_fn(|| group.claim(16384, 16384, 5 * MIB)).map(|l| l.0).collect();
@@ -223,7 +240,7 @@ mod tests {
     #[test]
     fn no_address_is_handed_out_twice_at_a_time() {
         const BLOCK: u64 = 16384;
-        let group = Group::new(chunk(MIB), 0, &[MIB..9 * MIB]).unwrap();
+        let group = Group::new(chunk(MIB), 0, &[MIB..9 * MIB], GroupState::Open).unwrap();
         let taken: Vec<AtomicBool> = (0..9 * MIB / BLOCK).map(|_| AtomicBool::new(false)).collect();
         let work = |seed: u64| {
             let (mut mine, mut random) = (Vec::new(), seed);
@@ -261,7 +278,7 @@ mod tests {
     #[test]
     fn superblock_copies_are_stepped_around() {
         // The copy at 64 MiB lies 1 MiB into the group.
-        let group = Group::new(chunk(63 * MIB), 0, &[MIB..9 * MIB]).unwrap();
+        let group = Group::new(chunk(63 * MIB), 0, &[MIB..9 * MIB], GroupState::Open).unwrap();
         assert_eq!(group.unusable_bytes(), 65536);
         let claimed: Vec<u64> =
             std::iter::from_fn(|| group.claim(65536, 65536, 0)).map(|l| l.0).collect();
@@ -271,19 +288,21 @@ mod tests {
 
     #[test]
     fn a_group_closes_only_when_empty_and_stays_closed() {
-        let group = Group::new(chunk(MIB), 0, &[MIB..9 * MIB]).unwrap();
+        let group = Group::new(chunk(MIB), 0, &[MIB..9 * MIB], GroupState::Open).unwrap();
         let start = group.claim(16384, 16384, 0).unwrap();
-        assert!(!group.close_if_empty() && !group.is_closed());
+        assert!(!group.empty() && group.state() == GroupState::Open);
         group.release(start.0..start.0 + 16384);
         group.reserved.fetch_sub(16384, SeqCst);
-        assert!(group.close_if_empty() && group.is_closed());
+        assert!(group.empty() && group.state() == GroupState::Emptied);
         assert_eq!(group.claim(16384, 16384, 0), None);
     }
 
     #[test]
     fn loaded_used_space_is_not_claimed() {
         let used = 3 * MIB;
-        let group = Group::new(chunk(MIB), used, &[MIB..2 * MIB, 5 * MIB..9 * MIB]).unwrap();
+        let group =
+            Group::new(chunk(MIB), used, &[MIB..2 * MIB, 5 * MIB..9 * MIB], GroupState::Open)
+                .unwrap();
         assert_eq!(group.free_bytes(), 5 * MIB);
         assert_eq!(group.claim(4 * MIB, 4096, 0), Some(Logical(5 * MIB)));
         assert_eq!(group.claim(2 * MIB, 4096, 0), None);
@@ -291,10 +310,32 @@ mod tests {
 
     #[test]
     fn free_ranges_that_cannot_be_are_refused() {
-        let refused = |used, free: &[Range<u64>]| Group::new(chunk(MIB), used, free).is_err();
+        let refused = |used, free: &[Range<u64>]| {
+            Group::new(chunk(MIB), used, free, GroupState::Open).is_err()
+        };
         assert!(refused(0, &[MIB..8 * MIB]), "not all is accounted for");
         assert!(refused(0, &[0..8 * MIB]), "before its start");
         assert!(refused(0, &[5 * MIB..9 * MIB, MIB..5 * MIB]), "out of order");
         assert!(refused(7 * MIB, &[9 * MIB..10 * MIB]), "behind its end");
+    }
+
+    #[test]
+    fn addresses_come_from_new_and_open_groups() {
+        let with = |state| Group::new(chunk(MIB), 0, &[MIB..9 * MIB], state).unwrap();
+        let claims = |group: &Group| {
+            let claimed = group.claim(16384, 16384, MIB);
+            let len_bytes = claimed.map_or(0, |_| 16384);
+            if let Some(start) = claimed {
+                group.release(start.0..start.0 + len_bytes);
+            }
+            group.reserved.fetch_sub(len_bytes, SeqCst);
+            claimed.is_some()
+        };
+        let group = with(GroupState::New);
+        assert!(claims(&group) && !group.empty());
+        group.open();
+        assert!(claims(&group) && group.empty());
+        assert!(!claims(&group) && !group.empty());
+        assert!(!claims(&with(GroupState::ReadOnly)));
     }
 }

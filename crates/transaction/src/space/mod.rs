@@ -14,9 +14,12 @@
 mod account;
 mod allocate;
 mod available;
+mod future;
 mod group;
 mod kept;
+mod policy;
 mod reserve;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -35,11 +38,13 @@ use parking_lot::{Mutex, RwLock};
 use self::account::{Account, Count};
 use self::allocate::Hints;
 use self::kept::KeptStates;
+use self::policy::ProfilePolicy;
 use crate::error::{Error, Result};
 
 pub use account::Usage;
 pub use group::Group;
 pub use reserve::{Priority, Reservation};
+pub use state::GroupState;
 
 /// A block group as it is loaded.
 #[derive(Clone, Debug)]
@@ -76,8 +81,8 @@ pub struct Pinned {
 pub struct Space {
     volume: Arc<Volume>,
     groups: RwLock<BTreeMap<u64, Arc<Group>>>,
-    /// The profile of new chunks of each kind.
-    profiles: RwLock<[Profile; SpaceKind::ALL.len()]>,
+    /// Which profile new chunks get.
+    policy: RwLock<ProfilePolicy>,
     accounts: [Account; SpaceKind::ALL.len()],
     /// Data and metadata share block groups.
     is_mixed: bool,
@@ -109,7 +114,7 @@ impl Space {
             devices: Mutex::new(Devices::of(&volume.geometry())),
             volume,
             groups: RwLock::default(),
-            profiles: RwLock::new([Profile::Single; SpaceKind::ALL.len()]),
+            policy: RwLock::default(),
             accounts: Default::default(),
             changes: Mutex::default(),
             pinned: Mutex::default(),
@@ -131,8 +136,7 @@ impl Space {
         }
         let (groups, chunks) = (self.groups.read().len(), self.volume.chunks().len());
         if groups != chunks {
-            let problem = format!("there are {groups} block groups for {chunks} chunks");
-            return Err(Error::block_group(Logical(0), problem));
+            return Err(Error::BlockGroupCount { groups, chunks });
         }
         self.update_profiles();
         self.update_reserve();
@@ -146,9 +150,10 @@ impl Space {
                 && chunk.flags() == loaded.flags
         });
         let no_chunk = || Error::block_group(loaded.start, "there is no chunk just like it");
-        let group = Group::new(chunk.ok_or_else(no_chunk)?, loaded.used, &loaded.free)?;
-        group.is_closed.store(!self.can_write(group.chunk()), Relaxed);
-        Ok(Arc::new(group))
+        let chunk = chunk.ok_or_else(no_chunk)?;
+        let is_writable = self.can_write(&chunk);
+        let state = if is_writable { GroupState::Open } else { GroupState::ReadOnly };
+        Ok(Arc::new(Group::new(chunk, loaded.used, &loaded.free, state)?))
     }
 
     /// Whether every byte of a chunk gets at least one copy when it is written. Seeds are not
@@ -167,7 +172,7 @@ impl Space {
         account.total.add(group.len_bytes());
         account.unusable.add(group.unusable_bytes());
         account.used.add(group.used());
-        if group.is_closed() {
+        if group.state() == GroupState::ReadOnly {
             account.unusable.add(group.free_bytes());
         }
         self.groups.write().insert(group.start().0, group);
@@ -352,15 +357,17 @@ impl Space {
         changes.created.is_empty().then(|| std::mem::take(&mut changes.dirty))
     }
 
-    /// Takes the next group that has no items yet.
+    /// Takes the next new group, whose items the caller inserts.
     pub fn next_created(&self) -> Option<Arc<Group>> {
         let created = &mut self.changes.lock().created;
-        if created.is_empty() { None } else { Some(created.remove(0)) }
+        let next = if created.is_empty() { None } else { Some(created.remove(0)) };
+        next.inspect(|group| group.open())
     }
 
-    /// Closes and returns the groups that are empty, except the last of each type and profile. The
-    /// caller removes them from the trees and then calls [`remove`](Self::remove).
-    pub fn close_empty_groups(&self) -> Vec<Arc<Group>> {
+    /// Returns the open groups that are empty, except the last of each type and profile; nothing is
+    /// allocated from them any more. The caller removes them from the trees and then calls
+    /// [`remove`](Self::remove).
+    pub fn take_empty_groups(&self) -> Vec<Arc<Group>> {
         if !self.may_have_empty_groups.swap(false, Relaxed) {
             return Vec::new();
         }
@@ -369,26 +376,27 @@ impl Space {
         for group in &groups {
             *alike.entry(group.flags().bits()).or_default() += 1;
         }
-        let mut closed = Vec::new();
+        let mut emptied = Vec::new();
         for group in groups {
             let others = alike.get_mut(&group.flags().bits()).expect("just counted");
-            let is_spare = *others > 1 && !group.is_closed() && self.can_spare(&group);
-            if is_spare && self.close_if_empty(&group) {
+            let is_spare = *others > 1 && self.can_spare(&group);
+            if is_spare && group.empty() {
                 *others -= 1;
-                closed.push(group);
+                emptied.push(group);
             }
         }
-        closed
+        emptied
     }
 
-    /// Whether there are groups that [`close_empty_groups`](Self::close_empty_groups) would close.
+    /// Whether there are groups that [`take_empty_groups`](Self::take_empty_groups) would return.
     pub fn has_empty_groups(&self) -> bool {
         let groups = self.groups();
         let has_another = |group: &Group| {
             groups.iter().filter(|other| other.flags() == group.flags()).nth(1).is_some()
         };
         groups.iter().any(|group| {
-            group.is_empty() && !group.is_closed() && has_another(group) && self.can_spare(group)
+            let is_open = group.state() == GroupState::Open;
+            is_open && group.is_empty() && has_another(group) && self.can_spare(group)
         })
     }
 
@@ -399,12 +407,6 @@ impl Space {
         let has_headroom = is_metadata && !self.is_mixed;
         let headroom = if has_headroom { self.headroom(&self.devices.lock()) } else { 0 };
         usage.spoken_for() + usage.global_reserve + headroom + group.len_bytes() <= usage.total
-    }
-
-    /// Closes a group that has items, so that they can be removed, and in which nothing is in use.
-    fn close_if_empty(&self, group: &Group) -> bool {
-        let is_created = |created: &Arc<Group>| created.start() == group.start();
-        !self.changes.lock().created.iter().any(is_created) && group.close_if_empty()
     }
 
     /// Drops a group that is in no tree any more. Its space on devices comes back with
@@ -433,20 +435,21 @@ impl Space {
         Ok((group, account, range.end - range.start))
     }
 
-    /// The profile of new chunks for `kind`: the safest of the existing ones.
+    /// The profile of new chunks for `kind`.
     pub fn profile(&self, kind: SpaceKind) -> Profile {
-        self.profiles.read()[kind as usize]
+        self.policy.read().profile(kind)
     }
 
-    /// Updates the profiles.
+    /// Sets the profile that new chunks for `kind` get whatever exists; `None`: the safest of the
+    /// existing ones. What is promised from chunks to come follows.
+    pub fn set_target_profile(&self, kind: SpaceKind, target: Option<Profile>) {
+        self.policy.write().set_target(kind, target);
+        self.update_reserve();
+    }
+
+    /// Tells the policy which groups there are.
     fn update_profiles(&self) {
-        let groups = self.groups();
-        let of_kind = |kind| {
-            let writable = groups.iter().filter(|group| group.holds(kind) && !group.is_closed());
-            let profiles = writable.map(|group| group.chunk().profile());
-            profiles.max_by_key(|profile| rank(*profile)).unwrap_or(Profile::Single)
-        };
-        *self.profiles.write() = SpaceKind::ALL.map(of_kind);
+        self.policy.write().update(&self.groups());
     }
 }
 
@@ -463,20 +466,5 @@ impl std::fmt::Debug for Space {
             .field("metadata", &usage(SpaceKind::Metadata))
             .field("system", &usage(SpaceKind::System))
             .finish_non_exhaustive()
-    }
-}
-
-/// Profiles from the least to the most preferred if block groups of several exist.
-fn rank(profile: Profile) -> u8 {
-    match profile {
-        Profile::Single => 0,
-        Profile::Raid0 => 1,
-        Profile::Dup => 2,
-        Profile::Raid1 => 3,
-        Profile::Raid10 => 4,
-        Profile::Raid1c3 => 5,
-        Profile::Raid1c4 => 6,
-        Profile::Raid5 => 7,
-        Profile::Raid6 => 8,
     }
 }

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_format::node::MAX_LEVELS;
-use larder_volume::layout::{Devices, Limits};
+use larder_volume::layout::Devices;
 
 use super::{Space, SpaceKind, Usage};
 use crate::error::{Error, Result};
@@ -56,8 +56,6 @@ const HIGHER_TREES: u64 = 4;
 /// By how much an insertion makes the bookkeeping trees grow at most, apart from the splits of leaves
 /// that were there before: its item, in leaves that are half full.
 const GROWTH_BYTES: u64 = 512;
-/// The most chunks that are simulated when unallocated space is weighed.
-const MOST_IMAGINED_CHUNKS: usize = 64;
 
 /// The purpose of a reservation. Each of them may use more of the global reserve than those before,
 /// so that none takes what the next ones need; the rest is for commits.
@@ -266,22 +264,7 @@ impl Space {
 
     /// Bytes of new metadata chunks if all the rest of the devices went to them.
     pub(super) fn obtainable_metadata(&self, devices: &Devices) -> u64 {
-        let kind = SpaceKind::Metadata;
-        self.obtainable(kind, devices, self.limits(kind, devices))
-    }
-
-    fn obtainable(&self, kind: SpaceKind, devices: &Devices, limits: Limits) -> u64 {
-        let profile = self.profile(kind);
-        let (mut devices, mut bytes) = (devices.clone(), 0);
-        let mut logical = larder_format::Logical(0);
-        for _ in 0..MOST_IMAGINED_CHUNKS {
-            let Some(plan) = limits.plan(profile, &devices) else { break };
-            let Ok(chunk) = plan.chunk(logical, kind.flag()) else { break };
-            logical = chunk.end();
-            devices.take(&chunk);
-            bytes += chunk.len_bytes();
-        }
-        bytes
+        self.future(devices.clone()).add_all(SpaceKind::Metadata)
     }
 
     /// Whether these devices still have space for all reservations of metadata, and for the needs

@@ -64,3 +64,35 @@ fn changed_groups_are_not_taken_while_one_has_no_items() {
     assert!(space.next_created().is_none());
     assert_eq!(space.take_dirty(), Some(starts));
 }
+
+/// The profile of the newest group for `kind`.
+fn newest(space: &Space, kind: SpaceKind) -> Profile {
+    let groups = space.groups().into_iter().filter(|group| group.holds(kind));
+    groups.last().expect("there is one").chunk().profile()
+}
+
+#[test]
+fn new_chunks_get_the_target_profile_or_the_safest_that_exists() {
+    let space = space();
+    create(&space, SpaceKind::Data);
+    assert_eq!(newest(&space, SpaceKind::Data), Profile::Single);
+    space.set_target_profile(SpaceKind::Data, Some(Profile::Dup));
+    create(&space, SpaceKind::Data);
+    assert_eq!(newest(&space, SpaceKind::Data), Profile::Dup);
+    space.set_target_profile(SpaceKind::Data, Some(Profile::Single));
+    assert_eq!(space.profile(SpaceKind::Data), Profile::Single);
+    space.set_target_profile(SpaceKind::Data, None);
+    assert_eq!(space.profile(SpaceKind::Data), Profile::Dup);
+    assert_eq!(space.profile(SpaceKind::Metadata), Profile::Dup);
+}
+
+#[test]
+fn chunks_that_are_made_have_what_was_promised_from_them() {
+    let space = space();
+    let usable = |usage: Usage| usage.total - usage.unusable;
+    let kind = SpaceKind::Metadata;
+    let promised = usable(space.usage(kind)) + space.usage(kind).unallocated;
+    while space.create_chunk(kind, space.groups().len()).unwrap().is_some() {}
+    assert_eq!(usable(space.usage(kind)), promised);
+    assert_eq!(space.usage(kind).unallocated, 0);
+}
