@@ -11,14 +11,19 @@ use parking_lot::Mutex;
 /// the longest ago.
 const STREAMS: usize = 8;
 
-/// How far from its expected place a read may begin and still belong to a stream, in bytes:
-/// threads of a mount overtake one another.
+/// How far from its expected place a read may begin and still belong to a stream, in bytes, or in
+/// reads of its length if that is more: threads of a mount overtake one another.
 const SLACK_BYTES: u64 = 1 << 20;
 
-/// A stream is read ahead after so many bytes.
+const SLACK_READS: u64 = 16;
+
+/// A stream is read ahead after so many bytes, of which threads have read [most](PROOF_FOURTHS):
+/// those that look up here and there in a small tree do not follow it.
 const PROOF_BYTES: u64 = 1 << 20;
 
-/// The first distance. It doubles with each step.
+const PROOF_FOURTHS: u64 = 2;
+
+/// The first distance. It doubles with each step, as far as the stream itself is that long.
 const FIRST_DISTANCE_BYTES: u64 = 4 << 20;
 
 /// The longest distance: what all fetching threads have on their way, and a few segments more that
@@ -50,6 +55,8 @@ struct Stream {
     start: u64,
     /// The end of what was read.
     end: u64,
+    /// How much was read.
+    read_bytes: u64,
     /// The end of what was asked for.
     asked: u64,
     distance: u64,
@@ -74,6 +81,7 @@ impl Ahead {
                 used: now,
                 start: read.start,
                 end: read.end,
+                read_bytes: read.end - read.start,
                 asked: read.end,
                 distance: FIRST_DISTANCE_BYTES,
             };
@@ -81,8 +89,10 @@ impl Ahead {
         };
         stream.used = now;
         stream.end = stream.end.max(read.end);
+        stream.read_bytes += read.end - read.start;
         stream.asked = stream.asked.max(stream.end);
-        let distance = stream.distance.min(most_distance);
+        let length = stream.end - stream.start;
+        let distance = stream.distance.min(most_distance).min(length.max(FIRST_DISTANCE_BYTES));
         let step = STEP_BYTES.min(distance / 2);
         if !stream.is_proven() || stream.asked + step > stream.end + distance {
             return None;
@@ -96,13 +106,13 @@ impl Ahead {
 
 impl Stream {
     fn goes_on_with(&self, read: &Range<u64>) -> bool {
-        self.used > 0
-            && read.start + SLACK_BYTES >= self.end
-            && read.start <= self.end + SLACK_BYTES
+        let slack = SLACK_BYTES.max(SLACK_READS * (read.end - read.start));
+        self.used > 0 && read.start + slack >= self.end && read.start <= self.end + slack
     }
 
     fn is_proven(&self) -> bool {
-        self.end.saturating_sub(self.start) >= PROOF_BYTES
+        let length = self.end.saturating_sub(self.start);
+        length >= PROOF_BYTES && 4 * self.read_bytes >= PROOF_FOURTHS * length
     }
 
     fn lasts(&self, now: u64) -> bool {
@@ -156,6 +166,38 @@ mod tests {
                 if let Some(next) = ahead.of(start..start + 128 * KIB) {
                     assert!(at < 4 * MIB || next.end <= start + 128 * KIB + 8 * MIB, "{next:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn threads_that_overtake_one_another_read_one_stream() {
+        let ahead = Ahead::new(256 << 20);
+        let asked: Vec<_> = (0..64)
+            .filter_map(|index: u64| {
+                let start = (index ^ 7) * MIB;
+                ahead.of(start..start + MIB)
+            })
+            .collect();
+        assert!(asked.windows(2).all(|pair| pair[0].end <= pair[1].start), "{asked:?}");
+        assert!(asked.last().unwrap().end > 80 * MIB, "{asked:?}");
+    }
+
+    #[test]
+    fn lookups_in_a_small_tree_are_no_stream() {
+        let ahead = Ahead::new(256 << 20);
+        for at in 0..100 {
+            let start = at * 61 % 100 * 20 * KIB;
+            assert_eq!(ahead.of(start..start + 8 * KIB), None);
+        }
+    }
+
+    #[test]
+    fn no_more_is_asked_ahead_than_was_read() {
+        let ahead = Ahead::new(256 << 20);
+        for at in (0..40 * MIB).step_by(128 << 10) {
+            if let Some(next) = ahead.of(at..at + 128 * KIB) {
+                assert!(next.end <= at + 128 * KIB + (at + 128 * KIB).max(4 * MIB), "{next:?}");
             }
         }
     }

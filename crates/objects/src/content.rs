@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::RwLock;
 
-use crate::cache::Cache;
+use crate::cache::{self, Cache};
 use crate::error::ObjectsError;
 use crate::id::ObjectId;
 use crate::map::{Checkpoint, Place, Recent, Source};
@@ -161,9 +161,8 @@ impl Content {
         // The reader will see the error.
         for (part, source) in self.sources(range).unwrap_or_default() {
             let Some(Source { segment, offset }) = source else { continue };
-            let end = (offset + (part.end - part.start)).div_ceil(CHUNK_BYTES);
-            let chunks = offset / CHUNK_BYTES..end;
-            match wanted.iter_mut().find(|it| it.segment == segment && it.touches(&chunks)) {
+            let chunks = cache::chunks_of(segment, offset..offset + (part.end - part.start));
+            match wanted.iter_mut().find(|it| it.segment == segment && it.is_near(&chunks)) {
                 Some(it) => {
                     it.chunks.start = it.chunks.start.min(chunks.start);
                     it.chunks.end = it.chunks.end.max(chunks.end);
@@ -191,6 +190,9 @@ impl Content {
     }
 }
 
+/// To fetch so much for nothing takes less time than another request.
+const GAP_CHUNKS: u64 = (1 << 20) / CHUNK_BYTES;
+
 /// Chunks of a segment that will be read soon.
 #[derive(Debug)]
 pub(crate) struct Wanted {
@@ -199,7 +201,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    fn touches(&self, chunks: &Range<u64>) -> bool {
-        self.chunks.start <= chunks.end && chunks.start <= self.chunks.end
+    fn is_near(&self, chunks: &Range<u64>) -> bool {
+        self.chunks.start <= chunks.end + GAP_CHUNKS && chunks.start <= self.chunks.end + GAP_CHUNKS
     }
 }

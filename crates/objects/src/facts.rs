@@ -14,12 +14,12 @@ use crate::store::{Requests, requests_of_this_process};
 pub struct Facts {
     /// The requests to all stores.
     pub requests: Requests,
-    /// How often a mebibyte of content was in memory when a thread needed it.
-    pub found_in_memory: u64,
-    /// How often it was in the cache on disk.
-    pub found_on_disk: u64,
-    /// How often it came from the store.
-    pub fetched: u64,
+    /// How much content was in memory when a thread needed it.
+    pub found_in_memory_bytes: u64,
+    /// How much came from the cache on disk.
+    pub found_on_disk_bytes: u64,
+    /// How much came from the store.
+    pub fetched_bytes: u64,
     /// How often stores began to refuse requests for now, or not to answer.
     pub outages: u64,
     /// How long that took in all.
@@ -41,9 +41,9 @@ pub struct Writing {
     pub kept_states: u64,
 }
 
-static FOUND_IN_MEMORY: AtomicU64 = AtomicU64::new(0);
-static FOUND_ON_DISK: AtomicU64 = AtomicU64::new(0);
-static FETCHED: AtomicU64 = AtomicU64::new(0);
+static FOUND_IN_MEMORY_BYTES: AtomicU64 = AtomicU64::new(0);
+static FOUND_ON_DISK_BYTES: AtomicU64 = AtomicU64::new(0);
+static FETCHED_BYTES: AtomicU64 = AtomicU64::new(0);
 static OUTAGES: Mutex<Outages> = Mutex::new(Outages { ended: 0, time: Duration::ZERO, now: None });
 static UNDURABLE: Mutex<Undurable> =
     Mutex::new(Undurable { written: None, flushing: BTreeMap::new(), flushes: 0 });
@@ -64,9 +64,9 @@ pub fn facts_of_this_process() -> Facts {
     let lasting = outages.now.map(|(_, since)| since.elapsed());
     Facts {
         requests: requests_of_this_process(),
-        found_in_memory: count(&FOUND_IN_MEMORY),
-        found_on_disk: count(&FOUND_ON_DISK),
-        fetched: count(&FETCHED),
+        found_in_memory_bytes: count(&FOUND_IN_MEMORY_BYTES),
+        found_on_disk_bytes: count(&FOUND_ON_DISK_BYTES),
+        fetched_bytes: count(&FETCHED_BYTES),
         outages: outages.ended + u64::from(lasting.is_some()),
         outage_time: outages.time + lasting.unwrap_or_default(),
         undurable: UNDURABLE.lock().oldest().map(|since| since.elapsed()),
@@ -74,16 +74,16 @@ pub fn facts_of_this_process() -> Facts {
     }
 }
 
-pub(crate) fn note_found_in_memory() {
-    FOUND_IN_MEMORY.fetch_add(1, Ordering::Relaxed);
+pub(crate) fn note_found_in_memory(bytes: u64) {
+    FOUND_IN_MEMORY_BYTES.fetch_add(bytes, Ordering::Relaxed);
 }
 
-pub(crate) fn note_found_on_disk() {
-    FOUND_ON_DISK.fetch_add(1, Ordering::Relaxed);
+pub(crate) fn note_found_on_disk(bytes: u64) {
+    FOUND_ON_DISK_BYTES.fetch_add(bytes, Ordering::Relaxed);
 }
 
-pub(crate) fn note_fetched(count: u64) {
-    FETCHED.fetch_add(count, Ordering::Relaxed);
+pub(crate) fn note_fetched(bytes: u64) {
+    FETCHED_BYTES.fetch_add(bytes, Ordering::Relaxed);
 }
 
 /// A store has failed that answered before.

@@ -88,12 +88,12 @@ fn put_objects(text: &mut Text, facts: &Facts) {
     let help = "Bytes that requests moved.";
     text.put("objects_bytes_total", "counter", help, &bytes);
     let found = [
-        ("in=\"memory\"", facts.found_in_memory as f64),
-        ("in=\"disk\"", facts.found_on_disk as f64),
-        ("in=\"store\"", facts.fetched as f64),
+        ("in=\"memory\"", facts.found_in_memory_bytes as f64),
+        ("in=\"disk\"", facts.found_on_disk_bytes as f64),
+        ("in=\"store\"", facts.fetched_bytes as f64),
     ];
-    let help = "Where content was found, in mebibytes of segments.";
-    text.put("objects_found_total", "counter", help, &found);
+    let help = "Where content of segments was found.";
+    text.put("objects_found_bytes_total", "counter", help, &found);
     let help = "How often the store began to fail for now.";
     text.counter("objects_outages_total", help, facts.outages as f64);
     let help = "How long the store failed for now.";

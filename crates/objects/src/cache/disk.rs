@@ -26,12 +26,12 @@ use super::ChunkKey;
 use crate::pool::Pool;
 use crate::seen;
 
-const MAGIC: [u8; 8] = *b"LARDRCH2";
+const MAGIC: [u8; 8] = *b"LARDRCH3";
 
 const HEADER_BYTES: usize = 16;
 
 /// More chunks than that wait for no disk.
-const MOST_WAITING: usize = 32;
+const MOST_WAITING: usize = 512;
 
 /// How exactly the time of a chunk's last use is known.
 const USE_TIME: Duration = Duration::from_secs(60);

@@ -12,8 +12,8 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::ChunkKey;
-use super::window::Window;
-use crate::id::ObjectId;
+use super::window::{self, Habit, MOST_CHUNKS};
+use crate::id::{Kind, ObjectId};
 use crate::segment::pieces::CHUNK_BYTES;
 
 /// So many of the longest requests may be on their way at once.
@@ -31,7 +31,9 @@ pub(super) struct Memory {
     /// Batches that were read to their end, and may have gone since.
     read: VecDeque<BatchId>,
     clock: u64,
-    window: Window,
+    /// The most chunks of a request.
+    most_chunks: u64,
+    habit: Habit,
 }
 
 type BatchId = u64;
@@ -39,12 +41,12 @@ type BatchId = u64;
 #[derive(Debug)]
 enum Chunk {
     /// A thread fetches it.
-    Coming,
+    Coming { is_wanted: bool },
     Here {
         content: Bytes,
         batch: BatchId,
-        /// A request brought it, and no thread has used it.
-        is_fresh: bool,
+        /// Whether it was asked for. It may have come along with others.
+        is_wanted: bool,
     },
 }
 
@@ -57,6 +59,8 @@ struct Batch {
     /// How much of them threads have read.
     read_bytes: u64,
     used: u64,
+    /// Whether a thread has used what came along.
+    was_worth_it: bool,
 }
 
 /// What is known about a chunk.
@@ -70,6 +74,7 @@ pub(super) enum Lookup {
 
 impl Memory {
     pub(super) fn new(capacity_bytes: u64, request_bytes: u64) -> Self {
+        let most_chunks = (request_bytes / REQUESTS / CHUNK_BYTES).clamp(1, MOST_CHUNKS);
         Self {
             capacity_bytes,
             bytes: 0,
@@ -78,7 +83,8 @@ impl Memory {
             by_use: BTreeMap::new(),
             read: VecDeque::new(),
             clock: 0,
-            window: Window::new(request_bytes / REQUESTS / CHUNK_BYTES),
+            most_chunks,
+            habit: Habit::new(most_chunks),
         }
     }
 
@@ -89,14 +95,14 @@ impl Memory {
 
     /// The chunk, of which the caller reads so many bytes now.
     pub(super) fn find(&mut self, key: ChunkKey, len_bytes: u64) -> Lookup {
-        let (content, id) = match self.chunks.get_mut(&key) {
+        let (content, id, came_along) = match self.chunks.get_mut(&key) {
             None => return Lookup::Nothing,
-            Some(Chunk::Coming) => return Lookup::Coming,
-            Some(Chunk::Here { content, batch, is_fresh }) => {
-                if std::mem::take(is_fresh) {
-                    self.window.note_used();
-                }
-                (content.clone(), *batch)
+            Some(Chunk::Coming { is_wanted }) => {
+                *is_wanted = true;
+                return Lookup::Coming;
+            }
+            Some(Chunk::Here { content, batch, is_wanted }) => {
+                (content.clone(), *batch, !std::mem::replace(is_wanted, true))
             }
         };
         self.clock += 1;
@@ -104,6 +110,9 @@ impl Memory {
         self.by_use.remove(&batch.used);
         batch.used = self.clock;
         self.by_use.insert(self.clock, id);
+        if came_along && !std::mem::replace(&mut batch.was_worth_it, true) {
+            self.habit.note_worth_it();
+        }
         let was_read = batch.read_bytes >= batch.len_bytes;
         batch.read_bytes += len_bytes;
         if !was_read && batch.read_bytes >= batch.len_bytes {
@@ -112,19 +121,42 @@ impl Memory {
         Lookup::Here(content)
     }
 
-    /// The chunks around `key` that nobody has or fetches: the caller fetches them. They are as
-    /// many as the next request asks for, at least `needed` if one may ask for that, at places that
-    /// this number divides: a walk over a tree wants the content of a segment in another order than
-    /// it lies there.
-    pub(super) fn claim(&mut self, (segment, chunk): ChunkKey, needed: u64) -> Range<u64> {
-        let window = self.window.next().max(needed.min(self.window.most()));
+    /// The chunks around `key`, which a thread lacks, that nobody has or fetches: the caller fetches
+    /// them.
+    pub(super) fn claim_missing(&mut self, key: ChunkKey) -> Range<u64> {
+        let here = self.chunks_around(key);
+        self.habit.note_missing(here > 1);
+        self.claim(key, here.max(self.habit.chunks()), 1)
+    }
+
+    /// The chunks from `key` on, `needed` if a request may ask for so many, and those around them
+    /// that nobody has or fetches: the caller fetches them.
+    pub(super) fn claim_ahead(&mut self, key: ChunkKey, needed: u64) -> Range<u64> {
+        let chunks = self.chunks_around(key).max(needed.next_power_of_two().min(self.most_chunks));
+        self.claim(key, chunks, needed)
+    }
+
+    fn chunks_around(&self, (segment, chunk): ChunkKey) -> u64 {
+        window::chunks_around(chunk, self.most_chunks, |index| {
+            match self.chunks.get(&(segment, index)) {
+                Some(Chunk::Coming { is_wanted } | Chunk::Here { is_wanted, .. }) => *is_wanted,
+                None => false,
+            }
+        })
+    }
+
+    /// Claims `chunks` around `key`, at places that this number divides: a walk over a tree wants
+    /// the content of a segment in another order than it lies there.
+    fn claim(&mut self, (segment, chunk): ChunkKey, chunks: u64, needed: u64) -> Range<u64> {
+        let chunks = if segment.kind() == Kind::Flush { 1 } else { chunks };
         let is_missing = |index: &u64| self.is_missing((segment, *index));
-        let first = chunk - chunk % window;
+        let first = chunk - chunk % chunks;
         let before = (first..chunk).rev().take_while(is_missing).count() as u64;
-        let after = (chunk..first + window).take_while(is_missing).count() as u64;
+        let after = (chunk..first + chunks).take_while(is_missing).count() as u64;
         let claimed = chunk - before..chunk + after;
         for index in claimed.clone() {
-            self.chunks.insert((segment, index), Chunk::Coming);
+            let is_wanted = (chunk..chunk + needed).contains(&index);
+            self.chunks.insert((segment, index), Chunk::Coming { is_wanted });
         }
         claimed
     }
@@ -132,15 +164,14 @@ impl Memory {
     /// Ends the claim of chunks.
     pub(super) fn give_up(&mut self, segment: ObjectId, claimed: Range<u64>) {
         for index in claimed {
-            if let Some(Chunk::Coming) = self.chunks.get(&(segment, index)) {
+            if let Some(Chunk::Coming { .. }) = self.chunks.get(&(segment, index)) {
                 self.chunks.remove(&(segment, index));
             }
         }
     }
 
-    /// Takes chunks of a segment, from `first` on. They are fresh if a request brought them that may
-    /// have asked for too much.
-    pub(super) fn put(&mut self, (segment, first): ChunkKey, parts: &[Bytes], is_fresh: bool) {
+    /// Takes chunks of a segment, from `first` on.
+    pub(super) fn put(&mut self, (segment, first): ChunkKey, parts: &[Bytes]) {
         let chunks = first..first + parts.len() as u64;
         for index in chunks.clone() {
             if let Some(Chunk::Here { batch, .. }) = self.chunks.get(&(segment, index)) {
@@ -151,15 +182,15 @@ impl Memory {
         let batch = self.clock;
         let len_bytes = parts.iter().map(|part| part.len() as u64).sum();
         for (index, content) in chunks.clone().zip(parts.iter().cloned()) {
-            if is_fresh {
-                self.window.note_fetched();
-            }
-            self.chunks.insert((segment, index), Chunk::Here { content, batch, is_fresh });
+            let coming = self.chunks.get(&(segment, index));
+            let is_wanted = matches!(coming, Some(Chunk::Coming { is_wanted: true }));
+            self.chunks.insert((segment, index), Chunk::Here { content, batch, is_wanted });
         }
         self.bytes += len_bytes;
         self.by_use.insert(self.clock, batch);
-        self.batches
-            .insert(batch, Batch { segment, chunks, len_bytes, read_bytes: 0, used: self.clock });
+        let used = self.clock;
+        let new = Batch { segment, chunks, len_bytes, read_bytes: 0, used, was_worth_it: false };
+        self.batches.insert(batch, new);
         while self.bytes > self.capacity_bytes {
             let oldest = || self.by_use.first_key_value().map(|(_, batch)| *batch);
             let Some(next) = self.read.pop_front().or_else(oldest) else { break };
@@ -183,10 +214,7 @@ impl Memory {
         self.by_use.remove(&batch.used);
         self.bytes -= batch.len_bytes;
         for index in batch.chunks {
-            let forgotten = self.chunks.remove(&(batch.segment, index));
-            if let Some(Chunk::Here { is_fresh: true, .. }) = forgotten {
-                self.window.note_wasted();
-            }
+            self.chunks.remove(&(batch.segment, index));
         }
     }
 }
@@ -207,14 +235,14 @@ mod tests {
     fn chunks_of_one_request_go_together_and_never_exceed_the_capacity() {
         let segment = |number| ObjectId::new(1, number);
         let mut memory = Memory::new(8 * CHUNK_BYTES, 64 * CHUNK_BYTES);
-        memory.put((segment(0), 0), &content(4), true);
-        memory.put((segment(1), 4), &content(4), true);
+        memory.put((segment(0), 0), &content(4));
+        memory.put((segment(1), 4), &content(4));
         assert!(is_here(&mut memory, (segment(0), 3)));
-        memory.put((segment(2), 0), &content(1), true);
+        memory.put((segment(2), 0), &content(1));
         assert!(memory.bytes <= 8 * CHUNK_BYTES);
         assert!((0..4).all(|index| is_here(&mut memory, (segment(0), index))));
         assert!((4..8).all(|index| memory.is_missing((segment(1), index))));
-        memory.put((segment(3), 0), &content(9), true);
+        memory.put((segment(3), 0), &content(9));
         assert!(memory.is_missing((segment(3), 0)) && memory.bytes == 0);
         assert!(memory.chunks.is_empty() && memory.by_use.is_empty());
     }
@@ -223,10 +251,10 @@ mod tests {
     fn a_stream_leaves_the_rest_of_the_cache_alone() {
         let (kept, stream) = (ObjectId::new(1, 0), ObjectId::new(1, 1));
         let mut memory = Memory::new(8 * CHUNK_BYTES, 64 * CHUNK_BYTES);
-        memory.put((kept, 0), &content(4), true);
+        memory.put((kept, 0), &content(4));
         assert!(is_here(&mut memory, (kept, 1)));
         for index in 0..20 {
-            memory.put((stream, index), &content(1), true);
+            memory.put((stream, index), &content(1));
             assert!(matches!(memory.find((stream, index), CHUNK_BYTES), Lookup::Here(_)));
         }
         assert!(is_here(&mut memory, (kept, 1)) && is_here(&mut memory, (stream, 19)));
@@ -237,8 +265,8 @@ mod tests {
     fn content_that_comes_twice_is_kept_once() {
         let key = (ObjectId::new(1, 0), 0);
         let mut memory = Memory::new(8 * CHUNK_BYTES, 64 * CHUNK_BYTES);
-        memory.put(key, &content(4), true);
-        memory.put((key.0, 2), &content(4), true);
+        memory.put(key, &content(4));
+        memory.put((key.0, 2), &content(4));
         assert_eq!((memory.bytes, memory.batches.len()), (4 * CHUNK_BYTES, 1));
         assert!(memory.is_missing(key) && is_here(&mut memory, (key.0, 5)));
     }
@@ -247,8 +275,8 @@ mod tests {
     fn what_a_thread_fetches_is_claimed_by_no_other() {
         let segment = ObjectId::new(1, 0);
         let mut memory = Memory::new(8 * CHUNK_BYTES, 64 * CHUNK_BYTES);
-        assert_eq!(memory.claim((segment, 2), 2), 2..4);
-        assert_eq!(memory.claim((segment, 1), 4), 0..2);
+        assert_eq!(memory.claim_ahead((segment, 2), 2), 2..4);
+        assert_eq!(memory.claim_ahead((segment, 1), 4), 0..2);
         assert!(matches!(memory.find((segment, 3), 1), Lookup::Coming));
         memory.give_up(segment, 2..4);
         assert!(matches!(memory.find((segment, 3), 1), Lookup::Nothing));

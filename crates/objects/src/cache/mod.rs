@@ -1,5 +1,5 @@
 //! Content of segments and flushes: chunks of a fixed length, the latest used of them in memory, and
-//! more on disk. A flush is one chunk.
+//! more on disk. A flush is one chunk, however long it is.
 //!
 //! # Invariants
 //! - Chunks take at most the capacity, and those that are on their way at most what requests may
@@ -34,6 +34,16 @@ use window::MOST_CHUNKS;
 
 type ChunkKey = (ObjectId, u64);
 
+/// The chunk in which byte `offset` of the content lies.
+fn chunk_of(id: ObjectId, offset: u64) -> u64 {
+    if id.kind() == Kind::Flush { 0 } else { offset / CHUNK_BYTES }
+}
+
+/// The chunks in which `content` lies.
+pub(crate) fn chunks_of(id: ObjectId, content: Range<u64>) -> Range<u64> {
+    chunk_of(id, content.start)..chunk_of(id, content.end.saturating_sub(1)) + 1
+}
+
 /// Recently used chunks of segments.
 #[derive(Debug)]
 pub(crate) struct Cache {
@@ -59,8 +69,11 @@ impl Cache {
         mut into: &mut [u8],
     ) -> Result<(), ObjectsError> {
         while !into.is_empty() {
-            let (index, within) = (offset / CHUNK_BYTES, offset % CHUNK_BYTES);
-            let left = (CHUNK_BYTES - within).min(into.len() as u64);
+            let index = chunk_of(segment, offset);
+            let within = offset - index * CHUNK_BYTES;
+            let is_flush = segment.kind() == Kind::Flush;
+            let chunk_bytes = if is_flush { u64::MAX } else { CHUNK_BYTES };
+            let left = (chunk_bytes - within).min(into.len() as u64);
             let chunk = self.chunk(store, (segment, index), left)?;
             let found = chunk.get(within as usize..).unwrap_or_default();
             let len = found.len().min(into.len());
@@ -78,12 +91,12 @@ impl Cache {
     /// Takes a segment that has just been uploaded.
     pub(crate) fn keep(&self, segment: ObjectId, object: &Bytes) {
         let chunks: Vec<_> = pieces::checked(segment, 0, object).flatten().collect();
-        self.memory.lock().put((segment, 0), &chunks, false);
+        self.memory.lock().put((segment, 0), &chunks);
     }
 
     /// Takes the content of a flush that the store has got just now.
     pub(crate) fn keep_flush(&self, flush: ObjectId, content: Bytes) {
-        self.memory.lock().put((flush, 0), &[content], false);
+        self.memory.lock().put((flush, 0), &[content]);
     }
 
     /// Fetches those of the chunks `wanted` of a segment that no thread has fetched, and some that
@@ -96,8 +109,7 @@ impl Cache {
                 next += 1;
                 continue;
             }
-            let needed = (wanted.end - next).next_power_of_two();
-            let claimed = memory.claim((segment, next), needed);
+            let claimed = memory.claim_ahead((segment, next), wanted.end - next);
             drop(memory);
             next = claimed.end;
             // The reader that needs it will see the error.
@@ -129,14 +141,14 @@ impl Cache {
         loop {
             match memory.find(key, len_bytes) {
                 Lookup::Here(content) => {
-                    facts::note_found_in_memory();
+                    facts::note_found_in_memory(len_bytes);
                     return Ok(content);
                 }
                 Lookup::Coming => self.arrived.wait(&mut memory),
                 Lookup::Nothing => break,
             }
         }
-        let claimed = memory.claim(key, 1);
+        let claimed = memory.claim_missing(key);
         drop(memory);
         let fetched = self.fetch(store, segment, claimed);
         if let Lookup::Here(content) = self.memory.lock().find(key, len_bytes) {
@@ -162,9 +174,9 @@ impl Cache {
             while !chunks.is_empty()
                 && let Some(content) = disk.get((segment, chunks.start))
             {
-                facts::note_found_on_disk();
+                facts::note_found_on_disk(content.len() as u64);
                 let mut memory = self.memory.lock();
-                memory.put((segment, chunks.start), std::slice::from_ref(&content), false);
+                memory.put((segment, chunks.start), std::slice::from_ref(&content));
                 chunks.start += 1;
                 if (content.len() as u64) < CHUNK_BYTES {
                     // The segment ends there, and servers refuse requests behind the end.
@@ -190,14 +202,14 @@ impl Cache {
         let more = u64::from(chunks == (0..MOST_CHUNKS));
         let result = Self::get(store, segment, &chunks, more);
         let mut memory = self.memory.lock();
-        memory.give_up(segment, chunks.clone());
         if let Ok(found) = &result {
-            memory.put((segment, chunks.start), found, true);
+            memory.put((segment, chunks.start), found);
         }
+        memory.give_up(segment, chunks.clone());
         drop(memory);
         self.arrived.notify_all();
         let found = result?;
-        facts::note_fetched(found.len() as u64);
+        facts::note_fetched(found.iter().map(|chunk| chunk.len() as u64).sum());
         if let Some(disk) = &self.on_disk {
             for (index, chunk) in chunks.zip(found) {
                 disk.put((segment, index), chunk);

@@ -1,83 +1,129 @@
 //! How much a request asks for.
 
-/// The most chunks of one request, if there is memory for them.
-pub(super) const MOST_CHUNKS: u64 = 8;
+use crate::segment::pieces::CHUNK_BYTES;
 
-/// Counts are halved after so many chunks, so that the last ones count most.
-const REMEMBERED_CHUNKS: u64 = 4 * MOST_CHUNKS;
+/// The most chunks of one request, if there is memory for them: 8 MiB.
+pub(super) const MOST_CHUNKS: u64 = (8 << 20) / CHUNK_BYTES;
 
-/// How many chunks a request asks for: more while most of what was fetched is used, fewer when most
-/// of it goes unused.
-#[derive(Debug)]
-pub(super) struct Window {
-    chunks: u64,
-    most: u64,
-    /// Chunks that requests brought.
-    fetched: u64,
-    /// Those of them that a thread has used.
-    used: u64,
-    /// Those that went before a thread used them.
-    wasted: u64,
+/// A longer request is so much longer.
+const GROWTH: u64 = 8;
+
+/// How many chunks to ask for where `chunk` lies, at most `most`: one where threads read here and
+/// there, and more the more of what lies around it was asked for. A longer request needs half as
+/// many such chunks in its place as the next shorter one asks for.
+pub(super) fn chunks_around(chunk: u64, most: u64, is_wanted: impl Fn(u64) -> bool) -> u64 {
+    let mut chunks = 1;
+    while chunks < most {
+        let longer = (GROWTH * chunks).min(most);
+        let first = chunk - chunk % longer;
+        let wanted = (first..first + longer).filter(|&index| is_wanted(index)).count() as u64;
+        if wanted < chunks.div_ceil(2) {
+            break;
+        }
+        chunks = longer;
+    }
+    chunks
 }
 
-impl Window {
-    /// Requests ask for `most` chunks at most, if that many are possible.
+/// Requests say something once there are so many.
+const EVIDENCE: u64 = 8;
+
+/// Counts are halved after so many requests, so that the last ones count most.
+const REMEMBERED_REQUESTS: u64 = 32;
+
+/// How many chunks to ask for at a place of which nothing is known: more if longer requests were
+/// worth it at other places.
+#[derive(Debug)]
+pub(super) struct Habit {
+    chunks: u64,
+    most: u64,
+    requests: u64,
+    /// Those of them that brought, or would have brought if they had been longer, what another
+    /// thread wanted.
+    worth_it: u64,
+}
+
+impl Habit {
     pub(super) fn new(most: u64) -> Self {
-        Self { chunks: 1, most: most.clamp(1, MOST_CHUNKS), fetched: 0, used: 0, wasted: 0 }
+        Self { chunks: 1, most, requests: 0, worth_it: 0 }
     }
 
-    /// The most chunks of a request.
-    pub(super) fn most(&self) -> u64 {
-        self.most
-    }
-
-    pub(super) fn note_fetched(&mut self) {
-        self.fetched += 1;
-    }
-
-    pub(super) fn note_used(&mut self) {
-        self.used += 1;
-    }
-
-    pub(super) fn note_wasted(&mut self) {
-        self.wasted += 1;
-    }
-
-    /// The length of the next request.
-    pub(super) fn next(&mut self) -> u64 {
-        if self.wasted > self.used {
+    /// A thread lacks a chunk, near others that were wanted or far from all.
+    pub(super) fn note_missing(&mut self, is_near: bool) {
+        self.requests += 1;
+        self.worth_it += u64::from(is_near);
+        if self.requests >= EVIDENCE && 4 * self.worth_it > self.requests {
+            self.chunks = (2 * self.chunks).min(self.most);
+        } else if 8 * self.worth_it < self.requests {
             self.chunks = (self.chunks / 2).max(1);
-        } else if self.used * 2 > self.fetched {
-            self.chunks = (self.chunks * 2).min(self.most);
         }
-        if self.fetched >= REMEMBERED_CHUNKS {
-            self.fetched /= 2;
-            self.used /= 2;
-            self.wasted /= 2;
+        if self.requests >= REMEMBERED_REQUESTS {
+            self.requests /= 2;
+            self.worth_it /= 2;
         }
+    }
+
+    /// A thread wants something that came along with what another one wanted.
+    pub(super) fn note_worth_it(&mut self) {
+        self.worth_it += 1;
+    }
+
+    pub(super) fn chunks(&self) -> u64 {
         self.chunks
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
-    #[test]
-    fn requests_grow_while_their_chunks_are_used_and_shrink_when_they_are_not() {
-        let mut window = Window::new(100);
-        assert_eq!(window.next(), 1);
-        for _ in 0..20 {
-            let chunks = window.next();
-            (0..chunks).for_each(|_| window.note_fetched());
-            (0..chunks).for_each(|_| window.note_used());
+    /// Reads chunks in this order. Returns how many chunks came by how many requests.
+    fn fetched(order: impl Iterator<Item = u64>) -> (usize, usize) {
+        let (mut here, mut wanted, mut requests) = (HashSet::new(), HashSet::new(), 0);
+        for chunk in order {
+            if !here.contains(&chunk) {
+                let count = chunks_around(chunk, MOST_CHUNKS, |index| wanted.contains(&index));
+                let first = chunk - chunk % count;
+                here.extend(first..first + count);
+                requests += 1;
+            }
+            wanted.insert(chunk);
         }
-        assert_eq!(window.next(), MOST_CHUNKS);
-        // Chunks that wait for their use are not wasted.
-        (0..100).for_each(|_| window.note_fetched());
-        assert_eq!(window.next(), MOST_CHUNKS);
-        (0..100).for_each(|_| window.note_wasted());
-        (0..4).for_each(|_| assert!(window.next() <= MOST_CHUNKS));
-        assert_eq!(window.next(), 1);
+        (here.len(), requests)
+    }
+
+    #[test]
+    fn what_is_read_as_a_whole_takes_few_requests() {
+        let (chunks, requests) = fetched(0..MOST_CHUNKS);
+        assert!(chunks == MOST_CHUNKS as usize && requests < 24, "{requests}");
+        let mixed = (0..MOST_CHUNKS).map(|index| index * 37 % MOST_CHUNKS);
+        let (chunks, requests) = fetched(mixed);
+        assert!(chunks == MOST_CHUNKS as usize && requests < 24, "{requests}");
+    }
+
+    #[test]
+    fn what_is_wanted_everywhere_comes_along_everywhere() {
+        let mut habit = Habit::new(MOST_CHUNKS);
+        for request in 0..20 {
+            habit.note_missing(request % 2 == 0);
+        }
+        assert_eq!(habit.chunks(), MOST_CHUNKS);
+        for _ in 0..100 {
+            habit.note_missing(false);
+            habit.note_worth_it();
+        }
+        assert_eq!(habit.chunks(), MOST_CHUNKS);
+        for _ in 0..REMEMBERED_REQUESTS * 2 {
+            habit.note_missing(false);
+        }
+        assert_eq!(habit.chunks(), 1);
+    }
+
+    #[test]
+    fn reads_here_and_there_ask_for_little() {
+        let far_apart = (0..60).map(|index| index * 7_919 % 10_000 * 50);
+        assert_eq!(fetched(far_apart), (60, 60));
     }
 }

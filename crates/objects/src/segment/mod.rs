@@ -21,7 +21,7 @@ use crate::store::Store;
 pub(crate) use deltas::Deltas;
 pub(crate) use open::{Closed, OpenSegment};
 
-const MAGIC: [u8; 4] = *b"LrS2";
+const MAGIC: [u8; 4] = *b"LrS3";
 
 /// The length of the table at a segment's end that is read along with the footer. A larger one
 /// costs another request.

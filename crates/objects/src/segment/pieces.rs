@@ -2,7 +2,7 @@
 //! object knows at once whether it is what was written.
 //!
 //! ```text
-//!   1 MiB of the segment | checksum 8 | 1 MiB | checksum 8 | … | the rest | checksum 8
+//!   64 KiB of the segment | checksum 8 | 64 KiB | checksum 8 | … | the rest | checksum 8
 //! ```
 //! A checksum covers the id of the segment and the number of the piece, too.
 
@@ -15,7 +15,7 @@ use crate::codec::Malformed;
 use crate::id::ObjectId;
 
 /// How much of a segment a piece holds. The last one may hold less.
-pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
+pub(crate) const CHUNK_BYTES: u64 = 64 << 10;
 
 const CHECKSUM_BYTES: usize = 8;
 
@@ -103,7 +103,7 @@ fn checksum(id: ObjectId, index: u64, held: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    const MIB: usize = 1 << 20;
+    const PIECE: usize = CHUNK_BYTES as usize;
 
     fn held(len: usize) -> Vec<u8> {
         (0..len).map(|at| (at / 4096 * 31 + at) as u8).collect()
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn what_is_cut_is_found_again() {
-        for len in [0, 1, MIB - 1, MIB, MIB + 1, 3 * MIB + 77, 8 * MIB] {
+        for len in [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 77, 8 * PIECE] {
             let mut object = held(len);
             cut(id(), &mut object);
             assert_eq!(held_bytes(object.len() as u64), len as u64);
@@ -130,7 +130,7 @@ mod tests {
                 copy(&object, from as u64, &mut copied);
                 assert!(copied == held(len)[from..], "{len} from {from}");
             }
-            let later: Vec<_> = (1..).zip(object.chunks(MIB + 8).skip(1)).collect();
+            let later: Vec<_> = (1..).zip(object.chunks(PIECE + 8).skip(1)).collect();
             for (index, piece) in later {
                 let piece = object.slice_ref(piece);
                 assert!(checked(id(), index, &piece).all(|piece| piece.is_ok()));
@@ -141,16 +141,16 @@ mod tests {
 
     #[test]
     fn no_change_is_overlooked() {
-        let mut object = held(MIB + 100);
+        let mut object = held(PIECE + 100);
         cut(id(), &mut object);
         let is_sound = |object: Vec<u8>| checked(id(), 0, &object.into()).all(|it| it.is_ok());
         assert!(is_sound(object.clone()));
-        for at in [0, 77, MIB - 1, MIB, MIB + 7, MIB + 8, MIB + 107, object.len() - 1] {
+        for at in [0, 77, PIECE - 1, PIECE, PIECE + 7, PIECE + 8, PIECE + 107, object.len() - 1] {
             let mut changed = object.clone();
             changed[at] ^= 1;
             assert!(!is_sound(changed), "byte {at}");
         }
-        for len in [1, 7, 8, 9, MIB, MIB + 1, MIB + 9, object.len() - 1] {
+        for len in [1, 7, 8, 9, PIECE, PIECE + 1, PIECE + 9, object.len() - 1] {
             assert!(!is_sound(object[..len].to_vec()), "{len} bytes");
         }
         let object = Bytes::from(object);

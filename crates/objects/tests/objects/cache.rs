@@ -74,6 +74,25 @@ fn a_store_that_was_set_back_is_not_mixed_with_what_it_was() {
     assert_eq!(read(&open(&store, &cache)), content(2));
 }
 
+#[test]
+fn reads_here_and_there_fetch_little() {
+    let temporary = tempfile::tempdir().unwrap();
+    let (store, cache) = (temporary.path().join("store"), temporary.path().join("cache"));
+    let content = content(0);
+    write(&store, &content);
+    let device = open(&store, &cache);
+    let opening = device.requests().got_bytes;
+    let mut part = [0; 4096];
+    let reads = LEN / MIB;
+    for read in 0..reads {
+        let at = read * 7 % reads * MIB + read * 16_384;
+        device.read_at(&mut part, at as u64).unwrap();
+        assert!(part == content[at..at + part.len()]);
+    }
+    let fetched = device.requests().got_bytes - opening;
+    assert!(fetched <= reads as u64 * (65 << 10), "{fetched}");
+}
+
 /// One chunk of a segment is on disk, the window of requests is wide, and the segment has no other
 /// chunk: servers refuse requests that start behind the end.
 #[test]
