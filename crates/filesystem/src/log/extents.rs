@@ -6,7 +6,7 @@
 //! - Everything after the end of the file, in whole sectors, is in the log: a replay first drops
 //!   the extents there.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use larder_btree::{LiveTree, Readahead, TreeView};
@@ -104,7 +104,7 @@ impl FileLog<'_> {
                     lost.push(covered(self.id, key, data, self.sectorsize)?);
                 }
             }
-            Ok(())
+            Ok(ControlFlow::Continue(()))
         })?;
         let (items, end) = (TreeItems::new(live.clone()), self.end()?);
         for range in lost {

@@ -21,6 +21,7 @@
 //!   does not have it; otherwise there is a commit.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use larder_btree::{LiveTree, Tree, TreeView};
@@ -33,11 +34,16 @@ use crate::core::changed::Changed;
 use crate::core::writer::Writer;
 use crate::inode::id::InodeId;
 use crate::inode::links::links_of_item;
+use crate::inode::live::LiveInode;
 use crate::log::logged_inodes::Renamed;
 use crate::log::tree_difference::{Difference, differences};
 
 /// With more names added to and removed from directories a commit is cheaper.
 const MOST_NAMES: usize = 256;
+
+/// A directory is logged along with a file that is new in it if no more names than that have
+/// changed: many programs sync the directory next.
+const MOST_NAMES_ALONG: usize = 4;
 
 /// The inodes to log.
 pub(crate) struct LogPlan {
@@ -46,12 +52,35 @@ pub(crate) struct LogPlan {
     /// Inodes in logs that are gone.
     pub(crate) gone: BTreeSet<InodeId>,
     pub(crate) trees: BTreeMap<u64, Trees>,
+    /// Directories in which these inodes have names that the last commit lacks.
+    named_in: BTreeSet<InodeId>,
 }
 
 /// A subvolume, now and in the last commit.
 pub(crate) struct Trees {
     pub(crate) live: Arc<LiveTree>,
     pub(crate) committed: Tree,
+}
+
+/// A directory that is logged along with others.
+pub(crate) struct Along {
+    directory: Arc<LiveInode>,
+    /// Of its changes, when the log was planned.
+    sequence: u64,
+}
+
+impl Along {
+    /// `None` if all changes of the directory are durable.
+    fn of(writer: &Writer, id: InodeId) -> Option<Self> {
+        let directory = writer.inodes.known(id)?;
+        let sequence = directory.unsynced(writer.manager.durable_generation())?;
+        Some(Self { directory, sequence })
+    }
+
+    /// Notes that it is durable.
+    pub(crate) fn synced(&self) {
+        self.directory.synced(self.sequence);
+    }
 }
 
 /// The changes of the names in a directory since the last commit.
@@ -71,20 +100,47 @@ struct Search<'a, 'm, 'l> {
     writer: &'a Writer,
     logs: &'a LogWriter<'m, 'l>,
     plan: LogPlan,
+    /// With more names added to and removed from a directory there is no plan.
+    most_names: usize,
     /// Inodes still to be looked at, each with whether its names are.
     pending: Vec<(InodeId, bool)>,
 }
 
 impl LogPlan {
     /// The plan for these inodes, each with its names or without. `None` if it takes a commit.
+    /// Changed directories in which files have new names are in it too if that costs little:
+    /// returns those.
     pub(crate) fn of(
         writer: &Writer,
         logs: &LogWriter<'_, '_>,
-        wanted: BTreeMap<InodeId, bool>,
+        mut wanted: BTreeMap<InodeId, bool>,
+    ) -> Changed<Option<(Self, Vec<Along>)>> {
+        let Some(plan) = Self::search(writer, logs, &wanted, MOST_NAMES)? else { return Ok(None) };
+        let is_wanted = |id: &&InodeId| wanted.get(id) == Some(&true);
+        let others = plan.named_in.iter().filter(|id| !is_wanted(id));
+        let along: Vec<_> = others.filter_map(|id| Along::of(writer, *id)).collect();
+        if along.is_empty() {
+            return Ok(Some((plan, along)));
+        }
+        wanted.extend(along.iter().map(|along| (along.directory.id(), true)));
+        let longer = Self::search(writer, logs, &wanted, MOST_NAMES_ALONG)?;
+        Ok(Some(longer.map_or((plan, Vec::new()), |longer| (longer, along))))
+    }
+
+    fn search(
+        writer: &Writer,
+        logs: &LogWriter<'_, '_>,
+        wanted: &BTreeMap<InodeId, bool>,
+        most_names: usize,
     ) -> Changed<Option<Self>> {
-        let plan = Self { inodes: BTreeMap::new(), gone: BTreeSet::new(), trees: BTreeMap::new() };
-        let mut search = Search { writer, logs, plan, pending: Vec::new() };
-        search.pending.extend(wanted);
+        let plan = Self {
+            inodes: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            trees: BTreeMap::new(),
+            named_in: BTreeSet::new(),
+        };
+        let mut search = Search { writer, logs, plan, most_names, pending: Vec::new() };
+        search.pending.extend(wanted.iter().map(|(id, with_names)| (*id, *with_names)));
         while let Some((id, with_names)) = search.pending.pop() {
             if !search.visit(id, with_names, false)? {
                 return Ok(None);
@@ -154,6 +210,7 @@ impl Search<'_, '_, '_> {
     /// Looks at a name that an inode got since the last commit.
     fn visit_name(&mut self, id: InodeId, (directory, _, name): &Name) -> Changed<bool> {
         let parent = InodeId { number: *directory, ..id };
+        self.plan.named_in.insert(parent);
         if parent.number != id.number && self.inode_then(parent)?.is_none() {
             self.pending.push((parent, false));
             return Ok(true);
@@ -212,7 +269,7 @@ impl Search<'_, '_, '_> {
         let trees = &self.plan.trees[&id.subvolume];
         let mut changes = NameChanges::default();
         let mut inodes = Vec::new();
-        let mut is_plain = true;
+        let (mut is_plain, most_names) = (true, self.most_names);
         let key = |index| Key::new(id.number, ItemType::DIR_INDEX, index);
         differences(&trees.live, &trees.committed, key(0)..=key(u64::MAX), |difference| {
             let (key, data) = match difference {
@@ -232,9 +289,10 @@ impl Search<'_, '_, '_> {
                 is_plain &= location.item_type == ItemType::INODE_ITEM;
                 inodes.push((location.objectid, is_now));
             }
-            Ok(())
+            let is_enough = !is_plain || inodes.len() > most_names;
+            Ok(if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
-        if !is_plain || inodes.len() > MOST_NAMES {
+        if !is_plain || inodes.len() > most_names {
             return Ok(None);
         }
         for (number, is_now) in inodes {

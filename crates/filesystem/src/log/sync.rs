@@ -20,7 +20,7 @@ use crate::file::writeback::flush::flush;
 use crate::inode::handle::Inode;
 use crate::inode::id::InodeId;
 use crate::inode::metadata::FileType;
-use crate::log::plan::LogPlan;
+use crate::log::plan::{Along, LogPlan};
 use crate::log::sync_queue::Request;
 
 impl Inode {
@@ -72,10 +72,13 @@ fn make_durable(core: &Core, writer: &Writer, requests: &[Arc<Request>]) -> Chan
     for request in requests {
         *wanted.entry(request.id).or_default() |= request.is_directory;
     }
-    let is_logged = LogWriter::write(&writer.manager, |logs| fill_logs(core, logs, wanted));
+    let mut along = Vec::new();
+    let is_logged =
+        LogWriter::write(&writer.manager, |logs| fill_logs(core, logs, wanted, &mut along));
     // An inode that cannot be logged, for example because something cannot be read, may still be
     // committed.
     if matches!(is_logged, Ok(true)) {
+        along.iter().for_each(Along::synced);
         return Ok(());
     }
     writer.manager.commit()?;
@@ -83,13 +86,15 @@ fn make_durable(core: &Core, writer: &Writer, requests: &[Arc<Request>]) -> Chan
     Ok(())
 }
 
-/// Writes the requests to the logs. Returns whether the logs can take them.
+/// Writes the requests to the logs, and directories `along`. Returns whether the logs can take them.
 fn fill_logs(
     core: &Core,
     logs: &mut LogWriter<'_, '_>,
     wanted: BTreeMap<InodeId, bool>,
+    along: &mut Vec<Along>,
 ) -> Changed<bool> {
     let writer = core.try_writer().expect("it is being changed");
-    let Some(plan) = LogPlan::of(writer, logs, wanted)? else { return Ok(false) };
+    let Some((plan, logged_along)) = LogPlan::of(writer, logs, wanted)? else { return Ok(false) };
+    *along = logged_along;
     plan.enter(core, logs)
 }

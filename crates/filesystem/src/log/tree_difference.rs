@@ -1,6 +1,6 @@
 //! The difference between a tree and the last commit's.
 
-use std::ops::RangeInclusive;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
 use larder_btree::{Cursor, LiveCursor, LiveTree, Readahead, Tree};
@@ -18,12 +18,13 @@ pub(crate) enum Difference<'a> {
 }
 
 /// Calls `visit` with the differences among the items with these keys in order of keys; for the
-/// same key, the old item comes first. Skips leaves that both trees share.
+/// same key, the old item comes first. Skips leaves that both trees share. Ends early if `visit`
+/// breaks.
 pub(crate) fn differences(
     live: &Arc<LiveTree>,
     committed: &Tree,
     keys: RangeInclusive<Key>,
-    mut visit: impl FnMut(Difference<'_>) -> Changed<()>,
+    mut visit: impl FnMut(Difference<'_>) -> Changed<ControlFlow<()>>,
 ) -> Changed<()> {
     let first = *keys.start();
     let is_its = |key: &Key| keys.contains(key);
@@ -41,19 +42,25 @@ pub(crate) fn differences(
                     then.next_leaf()?;
                     continue;
                 }
-                if now_data != then_data {
-                    visit(Difference::Then(then_key, then_data))?;
-                    visit(Difference::Now(now_key, now_data))?;
+                if now_data != then_data
+                    && (visit(Difference::Then(then_key, then_data))?.is_break()
+                        || visit(Difference::Now(now_key, now_data))?.is_break())
+                {
+                    return Ok(());
                 }
                 now.next()?;
                 then.next()?;
             }
             (Some((key, data)), other) if other.is_none_or(|(then_key, _)| key < then_key) => {
-                visit(Difference::Now(key, data))?;
+                if visit(Difference::Now(key, data))?.is_break() {
+                    return Ok(());
+                }
                 now.next()?;
             }
             (_, Some((key, data))) => {
-                visit(Difference::Then(key, data))?;
+                if visit(Difference::Then(key, data))?.is_break() {
+                    return Ok(());
+                }
                 then.next()?;
             }
             (Some(_), None) => unreachable!("it was the lesser"),

@@ -37,6 +37,50 @@ fn synced_changes_are_replayed_after_a_power_cut() {
     left.check();
 }
 
+/// Databases sync a new journal, and then its directory.
+#[test]
+fn a_directory_is_synced_along_with_a_file_that_is_new_in_it() {
+    let recording = Recording::new();
+    let fs = open(Arc::new(recording.attach(&Disk::new().0)));
+    let root = top(&fs);
+    let folder = make_directory(&root, "folder");
+    make_file(&folder, "old");
+    fs.sync().unwrap();
+    folder.remove_child("old".as_ref()).unwrap();
+    let file = make_file(&folder, "new");
+    write(&file, b"journal", 0);
+    file.sync().unwrap();
+    let position = recording.position();
+    folder.sync().unwrap();
+    assert_eq!(recording.position(), position, "there was nothing left to write");
+
+    let mut replay = recording.replay();
+    replay.advance_to(position);
+    let left = Disk(Arc::new(replay.power_cut(|_, _| Survival::Lost).remove(0)));
+    left.check();
+    let folder = lookup(&top(&left.open()), "folder").and_then(Inode::into_directory).unwrap();
+    assert_eq!(read(&open_file(&folder, "new")), b"journal");
+    assert!(lookup(&folder, "old").is_err());
+}
+
+#[test]
+fn a_directory_with_many_changes_is_synced_by_itself() {
+    let recording = Recording::new();
+    let fs = open(Arc::new(recording.attach(&Disk::new().0)));
+    let root = top(&fs);
+    (0..10).for_each(|number| drop(make_file(&root, &format!("other-{number}"))));
+    make_file(&root, "new").sync().unwrap();
+    let position = recording.position();
+    root.sync().unwrap();
+    assert_ne!(recording.position(), position);
+
+    let mut replay = recording.replay();
+    replay.advance_to(recording.position());
+    let left = Disk(Arc::new(replay.power_cut(|_, _| Survival::Lost).remove(0)));
+    left.check();
+    assert!(lookup(&top(&left.open()), "other-9").is_ok());
+}
+
 fn first_superblock(device: &MemoryDevice) -> Box<Superblock> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     device.read_at(&mut bytes, OFFSETS[0].0).unwrap();
