@@ -64,6 +64,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chunk;
+mod copy;
 mod error;
 pub mod extent;
 pub mod free_space_tree;

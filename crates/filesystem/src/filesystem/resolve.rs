@@ -1,14 +1,13 @@
 //! From trees and addresses to files: items of any tree, and the files that refer to data.
 
 use std::collections::BTreeSet;
-use std::ops::{ControlFlow, RangeInclusive};
+use std::ops::RangeInclusive;
 
 use larder_btree::{Problem, Readahead, TreeError};
-use larder_format::item::{
-    BackRef, Extent as ExtentRecord, FileExtent, MAX_COMPRESSED_EXTENT_BYTES,
-};
+use larder_format::item::{BackRef, FileExtent, MAX_COMPRESSED_EXTENT_BYTES};
 use larder_format::objectid::{self, is_subvolume};
 use larder_format::{FormatError, ItemType, Key, Logical, Node};
+use larder_transaction::extent::{BackReferences, FoundExtent, extent_at};
 use larder_volume::BlockExpectation;
 
 use crate::error::{Error, Result};
@@ -42,15 +41,6 @@ pub(super) struct SoughtExtent {
     pub(super) at: Option<u64>,
 }
 
-/// A data extent in the extent tree.
-pub(super) struct FoundExtent {
-    /// Its address.
-    pub(super) start: u64,
-    len_bytes: u64,
-    /// The references in its item. Others may have keys of their own.
-    inline: Vec<BackRef>,
-}
-
 impl Filesystem {
     /// The items of the tree with this id whose keys lie in `range`, as they are stored. Items that
     /// only commits write, such as roots of trees, are those of the last commit.
@@ -80,21 +70,20 @@ impl Filesystem {
             self.sync()?;
         }
         let extent = self.data_extent(Logical(logical))?;
-        let at = (!of_whole_extent).then(|| logical - extent.start);
-        let wanted = SoughtExtent { start: extent.start, at };
+        let at = (!of_whole_extent).then(|| logical - extent.range.start);
+        let wanted = SoughtExtent { start: extent.range.start, at };
         let mut candidates = BTreeSet::new();
-        let _: ControlFlow<()> = self.each_reference(&extent, |back_ref| {
-            match back_ref {
+        for back_ref in self.references_to(&extent)? {
+            match back_ref? {
                 BackRef::Data { objectid, offset, .. } => {
-                    candidates.insert(extent.near(objectid, offset));
+                    candidates.insert(Candidate::near(&extent, objectid, offset));
                 }
                 BackRef::SharedData { parent, .. } => {
                     candidates.extend(self.candidates_in(Logical(parent), &wanted)?);
                 }
                 _ => {}
             }
-            Ok(ControlFlow::Continue(()))
-        })?;
+        }
         let mut places = BTreeSet::new();
         for info in self.subvolumes() {
             let info = info?;
@@ -116,53 +105,16 @@ impl Filesystem {
     /// The data extent that contains `logical`.
     pub(super) fn data_extent(&self, logical: Logical) -> Result<FoundExtent> {
         let tree = self.tree(objectid::EXTENT_TREE)?;
-        let mut cursor = tree.cursor(Readahead::None);
-        cursor.seek_last(Key::new(logical.0, ItemType::METADATA_ITEM, u64::MAX))?;
-        // After an extent come its references, and a block group may begin at the same address.
-        while cursor.key().is_some_and(|key| !is_extent(key)) {
-            cursor.prev()?;
+        let extent = extent_at(&tree, self.volume().nodesize(), logical)?;
+        match extent.ok_or(Error::NotFound)? {
+            extent if extent.is_tree_block => Err(Error::Invalid("there is a tree block")),
+            extent => Ok(extent),
         }
-        let Some((key, bytes)) = cursor.item() else { return Err(Error::NotFound) };
-        if key.item_type != ItemType::EXTENT_ITEM || logical.0 - key.objectid >= key.offset {
-            return Err(Error::NotFound);
-        }
-        let bad = |key, problem: FormatError| Error::item(objectid::EXTENT_TREE, key, problem);
-        let record = ExtentRecord::parse(key, bytes).map_err(|problem| bad(key, problem))?;
-        if record.is_tree_block() {
-            return Err(Error::Invalid("there is a tree block"));
-        }
-        let mut inline = Vec::new();
-        for back_ref in record.back_refs() {
-            inline.push(back_ref.map_err(|problem| bad(key, problem))?.back_ref);
-        }
-        Ok(FoundExtent { start: key.objectid, len_bytes: key.offset, inline })
     }
 
-    /// Visits the references to an extent, until `visit` ends that.
-    pub(super) fn each_reference(
-        &self,
-        extent: &FoundExtent,
-        mut visit: impl FnMut(BackRef) -> Result<ControlFlow<()>>,
-    ) -> Result<ControlFlow<()>> {
-        for back_ref in &extent.inline {
-            if visit(*back_ref)?.is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        let tree = self.tree(objectid::EXTENT_TREE)?;
-        let keyed = |item_type, offset| Key::new(extent.start, item_type, offset);
-        let range =
-            keyed(ItemType::EXTENT_DATA_REF, 0)..=keyed(ItemType::SHARED_DATA_REF, u64::MAX);
-        let mut items = tree.range(range, Readahead::None);
-        while let Some((key, bytes)) = items.next_item()? {
-            if matches!(key.item_type, ItemType::EXTENT_DATA_REF | ItemType::SHARED_DATA_REF) {
-                let bad = |problem| Error::item(objectid::EXTENT_TREE, key, problem);
-                if visit(BackRef::parse_keyed(key, bytes).map_err(bad)?)?.is_break() {
-                    return Ok(ControlFlow::Break(()));
-                }
-            }
-        }
-        Ok(ControlFlow::Continue(()))
+    /// What refers to an extent.
+    pub(super) fn references_to(&self, extent: &FoundExtent) -> Result<BackReferences> {
+        Ok(extent.references(&self.tree(objectid::EXTENT_TREE)?))
     }
 
     /// The file extents in the leaf at `leaf` that refer to the extent.
@@ -183,14 +135,16 @@ impl Filesystem {
         };
         let read = self.volume().read_tree_block(leaf, &expectation, &mut bytes);
         read.map_err(unreadable)?;
-        let bad = |problem| Error::item(objectid::EXTENT_TREE, Key::MIN, problem);
-        let node = Node::parse(&bytes).map_err(bad)?;
+        let node = Node::from_checked(&bytes);
+        let owner = node.header().owner.get();
         let mut candidates = Vec::new();
         for slot in 0..node.nritems() {
             let key = node.key(slot);
-            if key.item_type == ItemType::EXTENT_DATA
-                && wanted.places_in(key, node.item_data(slot)).map_err(bad)?.is_some()
-            {
+            if key.item_type != ItemType::EXTENT_DATA {
+                continue;
+            }
+            let places = wanted.places_in(key, node.item_data(slot));
+            if places.map_err(|problem| Error::item(owner, key, problem))?.is_some() {
                 let (inode, offset) = (key.objectid, key.offset);
                 candidates.push(Candidate { inode, first: offset, last: offset });
             }
@@ -224,15 +178,16 @@ pub(super) fn own_extents<'a>(
     })
 }
 
-impl FoundExtent {
-    /// File extents whose offset in the file minus that in the extent is `origin`, which wraps
-    /// around.
-    pub(super) fn near(&self, inode: u64, origin: u64) -> Candidate {
+impl Candidate {
+    /// File extents that refer to `extent`, whose offset in the file minus that in the extent is
+    /// `origin`, which wraps around.
+    pub(super) fn near(extent: &FoundExtent, inode: u64, origin: u64) -> Self {
         // The data of a compressed extent may be longer.
-        let len_bytes = self.len_bytes.max(MAX_COMPRESSED_EXTENT_BYTES);
+        let len_bytes = extent.range.end - extent.range.start;
+        let len_bytes = len_bytes.max(MAX_COMPRESSED_EXTENT_BYTES);
         match origin.checked_add(len_bytes) {
-            Some(last) => Candidate { inode, first: origin, last },
-            None => Candidate { inode, first: 0, last: origin.wrapping_add(len_bytes) },
+            Some(last) => Self { inode, first: origin, last },
+            None => Self { inode, first: 0, last: origin.wrapping_add(len_bytes) },
         }
     }
 }
@@ -259,8 +214,4 @@ impl SoughtExtent {
             _ => Ok(Some((key.offset, origin))),
         }
     }
-}
-
-fn is_extent(key: Key) -> bool {
-    matches!(key.item_type, ItemType::EXTENT_ITEM | ItemType::METADATA_ITEM)
 }

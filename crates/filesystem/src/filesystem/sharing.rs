@@ -7,12 +7,12 @@
 //!   from very many places in turn.
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 
 use larder_format::Logical;
 use larder_format::item::BackRef;
+use larder_transaction::extent::FoundExtent;
 
-use super::resolve::{Candidate, FoundExtent, SoughtExtent, own_extents};
+use super::resolve::{Candidate, SoughtExtent, own_extents};
 use crate::error::{Error, ErrorKind, Result};
 use crate::filesystem::handle::Filesystem;
 use crate::subvolume::handle::Subvolume;
@@ -74,29 +74,31 @@ impl SharingLookup {
 
     fn has_other(&mut self, extent: &FoundExtent, is_own_leaf: bool) -> Result<bool> {
         let filesystem = self.filesystem.clone();
-        let wanted = SoughtExtent { start: extent.start, at: None };
-        let found = filesystem.each_reference(extent, |back_ref| {
-            let is_other = match back_ref {
+        let wanted = SoughtExtent { start: extent.range.start, at: None };
+        for back_ref in filesystem.references_to(extent)? {
+            match back_ref? {
                 BackRef::Data { root, objectid, offset, .. } => {
                     let is_own = self.own.has(root, objectid, offset);
+                    let near = Candidate::near(extent, objectid, offset);
                     // A subvolume that is there has the file that its reference names. The leaves
                     // of others may be shared.
-                    (!is_own && self.is_there(root)?)
-                        || (!(is_own && is_own_leaf)
-                            && self.is_in_other(extent.near(objectid, offset), &wanted)?)
+                    if (!is_own && self.is_there(root)?)
+                        || (!(is_own && is_own_leaf) && self.is_in_other(near, &wanted)?)
+                    {
+                        return Ok(true);
+                    }
                 }
                 BackRef::SharedData { parent, .. } => {
-                    let mut is_other = false;
                     for candidate in filesystem.candidates_in(Logical(parent), &wanted)? {
-                        is_other = is_other || self.is_in_other(candidate, &wanted)?;
+                        if self.is_in_other(candidate, &wanted)? {
+                            return Ok(true);
+                        }
                     }
-                    is_other
                 }
-                _ => false,
-            };
-            Ok(if is_other { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        })?;
-        Ok(found.is_break())
+                _ => {}
+            }
+        }
+        Ok(false)
     }
 
     /// Whether any subvolume has one of these file extents, apart from the own ones.
