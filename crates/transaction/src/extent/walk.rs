@@ -4,7 +4,7 @@
 //! - A walk reads as its caller asks for more, and holds no lock in between. A walk that starts where
 //!   an extent of another ended goes on with the next one.
 //! - A walk finds what the tree has. The delayed references of a running transaction are not in it.
-//! - BackReferences are read one by one, however many an extent has.
+//! - References are read one by one, however many an extent has.
 
 use std::ops::Range;
 use std::vec;

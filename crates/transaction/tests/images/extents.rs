@@ -1,5 +1,6 @@
 //! Walks over the extents of images of the kernel.
 
+use std::fs::{self, File};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -12,8 +13,12 @@ use larder_power_cuts::load;
 use larder_testkit::{Content, ImageSpec, KernelImage};
 use larder_transaction::extent::{FoundExtent, Referrer, extent_at, extents};
 use larder_volume::{OpenOptions, Volume};
+use rustix::fs::ioctl_ficlone;
 
 use crate::support;
+
+/// More references than fit into an item.
+const FILES: usize = 1000;
 
 /// A volume with its committed extent tree.
 struct Image {
@@ -22,8 +27,20 @@ struct Image {
 }
 
 impl Image {
+    /// An image with data that [`FILES`] files refer to, and more.
     fn new(spec: &ImageSpec) -> Self {
         let image = KernelImage::build(spec, &Content::new(larder_testkit::seed(61)));
+        let mount = image.mount("subvolid=5");
+        let original = mount.path().join("shared-by-many");
+        fs::write(&original, vec![7; 1 << 16]).unwrap();
+        mount.sync();
+        let original = File::open(original).unwrap();
+        for number in 0..FILES {
+            let copy = File::create(mount.path().join(format!("shared-by-many-{number}"))).unwrap();
+            ioctl_ficlone(&copy, &original).unwrap();
+        }
+        drop(original);
+        drop(mount);
         let device: Arc<dyn Device> = Arc::new(load(&image.devices()[0]));
         let options = OpenOptions { write: true, ..OpenOptions::default() };
         let volume = Arc::new(Volume::open(vec![device], &options).unwrap());
@@ -65,7 +82,7 @@ fn try_image(spec: &ImageSpec) {
             let count: u64 = counting.iter().map(|it| u64::from(it.count())).sum();
             assert_eq!(count, image.count_in_item(extent), "{extent:?}");
             blocks += u64::from(extent.is_tree_block);
-            keyed += u64::from(counting.len() > 40);
+            keyed += u64::from(counting.len() > FILES);
             for logical in [extent.range.start, extent.range.end - 1] {
                 let nodesize = image.volume.nodesize();
                 let there = extent_at(&image.tree, nodesize, Logical(logical)).unwrap();
