@@ -1,6 +1,7 @@
 //! The extent tree: all extents, with their back references.
 
 mod apply;
+mod backref;
 mod checksums;
 mod record;
 mod referrer;
@@ -9,6 +10,8 @@ mod tests;
 mod walk;
 
 pub use apply::{ExtentChange, ExtentItems, References};
+pub use backref::Backrefs;
+pub(crate) use backref::ReferringTree;
 pub use checksums::ChecksumItems;
 pub use referrer::Referrer;
 pub use walk::{BackReferences, FoundExtent, extent_at, extents};

@@ -48,6 +48,11 @@ impl FoundExtent {
         })
     }
 
+    /// One that the extent tree does not have yet.
+    pub(super) fn unwritten(range: Range<u64>, generation: u64, is_tree_block: bool) -> Self {
+        Self { range, generation, is_tree_block, refs: 0, inline: Vec::new() }
+    }
+
     /// What refers to it, in the order of the extent tree, which is `tree`.
     pub fn references(&self, tree: &TreeView) -> BackReferences {
         let counting = self.inline.iter().filter(|inline| Referrer::of(inline).is_some());
