@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use larder_transaction::{Exclusive, TransactionHook};
+use larder_transaction::{Exclusive, ResyncProgress, TransactionHook};
 
 use crate::core::changed::Changed;
 use crate::core::shared::Core;
@@ -114,6 +114,15 @@ impl Filesystem {
     /// As [`sync`](Self::sync). Keep a clone to try again.
     pub fn close(self) -> Result<()> {
         self.sync()
+    }
+
+    /// Brings devices up to date that missed commits and that opening had to leave out of date: they
+    /// had data without checksums of which no other copy could be read. Other threads may use the
+    /// file system meanwhile. Calls `tell` with the progress, and returns whether all devices are up
+    /// to date now. Does nothing in a file system that is open for reading.
+    pub fn bring_up_to_date(&self, tell: &dyn Fn(ResyncProgress)) -> Result<bool> {
+        let Some(writer) = self.try_writer() else { return Ok(false) };
+        Ok(writer.manager().bring_up_to_date(tell)?)
     }
 
     /// Inserts queued items into the trees, for readers that do not look at live inodes. Does

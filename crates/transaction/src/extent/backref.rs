@@ -66,7 +66,8 @@ impl Backrefs<'static> {
     }
 }
 
-fn committed_tree(root_tree: &Tree, id: u64) -> Result<Option<(RootItem, TreeView)>> {
+/// The root item and the tree of this id in the committed state that has this root tree.
+pub(crate) fn committed_tree(root_tree: &Tree, id: u64) -> Result<Option<(RootItem, TreeView)>> {
     let mut cursor = root_tree.cursor(Readahead::None);
     cursor.seek_last(Key::new(id, ItemType::ROOT_ITEM, u64::MAX))?;
     let is_it = |key: Key| (key.objectid, key.item_type) == (id, ItemType::ROOT_ITEM);

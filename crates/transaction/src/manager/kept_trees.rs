@@ -1,9 +1,13 @@
 //! The trees of the last durable state, for readers without locks, while the file system goes on
 //! changing.
 
-use larder_btree::Tree;
+use larder_btree::{Tree, TreeView};
+use larder_format::objectid::ROOT_TREE;
+use larder_format::{ItemType, Key};
 
 use super::TransactionManager;
+use crate::error::{Error, Result};
+use crate::extent::committed_tree;
 use crate::space::Keeping;
 
 /// The trees of a durable state. As long as this lives, nothing that they lead to is used again,
@@ -26,6 +30,13 @@ impl KeptTrees {
     /// The tree of tree roots.
     pub fn root_tree(&self) -> &Tree {
         &self.root_tree
+    }
+
+    /// The tree of this id.
+    pub(crate) fn tree(&self, id: u64) -> Result<TreeView> {
+        let key = Key::new(id, ItemType::ROOT_ITEM, 0);
+        let found = committed_tree(&self.root_tree, id)?;
+        Ok(found.ok_or(Error::MissingItem { tree: ROOT_TREE, key })?.1)
     }
 
     /// Whether the state was kept until now: then all that was read until now is of this state.

@@ -9,7 +9,6 @@
 //! - If a device is missing, a commit that it lacks comes before any other change.
 //! - The reported progress only goes forward, and ends at its total if nothing fails.
 
-use larder_btree::Tree;
 use larder_format::BlockGroupFlags;
 use larder_volume::Chunk;
 
@@ -56,29 +55,66 @@ pub(super) fn bring_devices_up_to_date(
             "device {devid} ({name}) now gets the commits that it missed, copied from the others"
         );
     }
-    if stale.is_empty() { Ok(()) } else { resynchronise(manager, tell) }
+    if !stale.is_empty() && copy_all(manager, History::Unknown, tell)? {
+        volume.end_staleness();
+        volume.write_superblocks(&volume.superblock())?;
+    }
+    Ok(())
 }
 
-fn resynchronise(manager: &TransactionManager, tell: &dyn Fn(ResyncProgress)) -> Result<()> {
+impl TransactionManager {
+    /// Brings devices up to date that opening had to leave out of date, while the file system is in
+    /// use. Returns whether all devices are up to date now.
+    ///
+    /// # Panics
+    /// If this thread has a [`Handle`](super::Handle).
+    pub fn bring_up_to_date(&self, tell: &dyn Fn(ResyncProgress)) -> Result<bool> {
+        if self.volume().stale_devices().is_empty() {
+            return Ok(true);
+        }
+        if !copy_all(self, History::Checked, tell)? {
+            return Ok(false);
+        }
+        self.volume().end_staleness();
+        // The superblocks of all devices lead to a new state, which has all logs.
+        self.change_superblock(|_| ());
+        self.commit()?;
+        Ok(true)
+    }
+}
+
+/// Whether it is known that the devices only missed commits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum History {
+    Checked,
+    Unknown,
+}
+
+/// Copies what devices missed, and makes that durable. Returns whether nothing is lost.
+fn copy_all(
+    manager: &TransactionManager,
+    history: History,
+    tell: &dyn Fn(ResyncProgress),
+) -> Result<bool> {
     let volume = manager.volume();
-    let (cache, trees) = (manager.trees.forest().cache(), manager.trees.system());
     let mut progress = ResyncProgress { done_bytes: 0, total_bytes: 0 };
     let chunks = volume.chunks();
     let outdated = || chunks.iter().filter(|chunk| volume.has_outdated(chunk));
-    let with_blocks = || outdated().filter(|chunk| holds_tree_blocks(chunk));
+    let to_check = || {
+        let is_unknown = history == History::Unknown;
+        outdated().filter(move |chunk| is_unknown && holds_tree_blocks(chunk))
+    };
     let used_bytes =
         |chunk: &Chunk| manager.space().group_at(chunk.logical()).map_or(0, |group| group.used());
-    progress.total_bytes = outdated().chain(with_blocks()).map(|chunk| used_bytes(chunk)).sum();
+    progress.total_bytes = outdated().chain(to_check()).map(|chunk| used_bytes(chunk)).sum();
     let mut advance = |bytes| {
         let done_bytes = progress.done_bytes.saturating_add(bytes);
         progress.done_bytes = done_bytes.min(progress.total_bytes);
         tell(progress);
     };
-    let extents = Tree::new(cache.clone(), trees.extent.root());
-    let checksums = Tree::new(cache.clone(), trees.csum.root());
-    let mut copier = Copier::new(volume, extents, checksums, &mut advance);
+    let mut copier = Copier::new(manager, &mut advance)?;
     let range = |chunk: &Chunk| chunk.logical().0..chunk.end().0;
-    with_blocks().try_for_each(|chunk| copier.check_history(range(chunk)))?;
+    to_check().try_for_each(|chunk| copier.check_history(range(chunk)))?;
     outdated().try_for_each(|chunk| copier.copy(range(chunk)))?;
     volume.flush()?;
     let Copier { copied_bytes, lost_bytes, .. } = copier;
@@ -87,12 +123,10 @@ fn resynchronise(manager: &TransactionManager, tell: &dyn Fn(ResyncProgress)) ->
             "{lost_bytes} bytes without checksums cannot be read from the devices that missed no \
              commits; those that did are not trusted until these bytes are overwritten or deleted"
         );
-        return Ok(());
+    } else {
+        tracing::info!("all devices are up to date: {copied_bytes} bytes were copied");
     }
-    volume.end_staleness();
-    volume.write_superblocks(&volume.superblock())?;
-    tracing::info!("all devices are up to date: {copied_bytes} bytes were copied");
-    Ok(())
+    Ok(lost_bytes == 0)
 }
 
 fn holds_tree_blocks(chunk: &Chunk) -> bool {
