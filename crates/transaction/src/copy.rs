@@ -135,8 +135,7 @@ impl<'m> Copier<'m> {
     fn refresh(&mut self, logical: Logical, good: &[u8]) -> Result<()> {
         if self.volume.has_old_copy(logical, good)? {
             let (volume, kept) = (self.volume, &self.state.kept);
-            let refresh =
-                || if kept.is_kept() { volume.refresh(logical, good) } else { Ok(0) };
+            let refresh = || if kept.is_kept() { volume.refresh(logical, good) } else { Ok(0) };
             self.copied_bytes += self.volume.without_writes(refresh)?;
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! Taking part in commits.
 
+use std::ops::Range;
+use std::sync::atomic::Ordering::AcqRel;
 use std::sync::{Arc, Weak};
 
 use larder_transaction::{Exclusive, ResyncProgress, TransactionHook};
@@ -57,6 +59,15 @@ impl TransactionHook for Hook {
 
     fn flush_queued(&self) -> Changed<()> {
         self.with_core(|_, writer| flush_delayed(writer))
+    }
+
+    fn moved(&self, _: &[Range<u64>]) {
+        let Some(core) = self.core.upgrade() else { return };
+        let Some(writer) = core.try_writer() else { return };
+        // Few moves, each of much: what is remembered about the rest is soon found again.
+        writer.moves.fetch_add(1, AcqRel);
+        writer.extent_maps.forget_all();
+        core.decompressed().forget_all();
     }
 
     fn clean_deleted(&self) -> Changed<()> {

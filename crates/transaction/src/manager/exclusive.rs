@@ -1,5 +1,6 @@
 //! The right to change trees while no other thread does.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use larder_btree::{LiveTree, TreeView};
@@ -58,6 +59,13 @@ impl<'m> Exclusive<'m> {
         configure: impl FnOnce(&mut RootItem),
     ) -> Result<Arc<LiveTree>> {
         self.manager.trees.snapshot(self, snapshot, configure)
+    }
+
+    /// Tells the hook that content [moved](super::TransactionHook::moved) away from these ranges.
+    pub fn moved(&self, ranges: &[Range<u64>]) {
+        if let Some(hook) = self.manager.hook.get() {
+            hook.moved(ranges);
+        }
     }
 
     /// What refers to extents now.
