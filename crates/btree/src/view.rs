@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use larder_format::Key;
 
+use crate::block::Block;
 use crate::cursor::Cursor;
 use crate::error::TreeError;
+use crate::expected::Expected;
 use crate::item_ref::ItemRef;
 use crate::live::{LiveCursor, LiveTree};
 use crate::readahead::Readahead;
+use crate::root::TreeRoot;
 use crate::tree::Tree;
 
 /// A tree to read from.
@@ -40,6 +43,38 @@ impl TreeView {
             Self::Committed(tree) => Ok(tree.get(key)?.map(|item| look(&item))),
             Self::Live(tree) => tree.get_with(key, look),
         }
+    }
+
+    /// Where the tree begins.
+    pub fn root(&self) -> TreeRoot {
+        match self {
+            Self::Committed(tree) => tree.root(),
+            Self::Live(tree) => tree.root(),
+        }
+    }
+
+    /// The block that a pointer leads to, of this tree or of another one in the same state. Nothing
+    /// changes that block meanwhile.
+    pub fn look(&self, expected: &Expected) -> Result<Block, TreeError> {
+        match self {
+            Self::Committed(tree) => Ok(tree.cache().read(expected)?.block),
+            Self::Live(tree) => tree.look(expected),
+        }
+    }
+
+    /// The block at `level` on the way to `key`; none if the tree is lower. Nothing changes the tree
+    /// meanwhile.
+    pub fn block_at(&self, key: Key, level: u8) -> Result<Option<Block>, TreeError> {
+        let root = self.root();
+        if root.level < level {
+            return Ok(None);
+        }
+        let mut block = self.look(&root.into())?;
+        while block.level() > level {
+            let slot = block.node().child_slot(key);
+            block = self.look(&Expected::child(root.tree, block.node(), slot))?;
+        }
+        Ok(Some(block))
     }
 
     /// A cursor that stands nowhere yet.

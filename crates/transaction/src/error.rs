@@ -116,6 +116,19 @@ pub enum Error {
     /// A write or a flush failed.
     #[error(transparent)]
     Write(Arc<WriteError>),
+    /// Data of a file could not be written. It is still dirty.
+    #[error("subvolume {subvolume}, inode {inode}, offset {offset}: {problem}")]
+    DataWrite {
+        /// Id of the subvolume.
+        subvolume: u64,
+        /// The file's inode number.
+        inode: u64,
+        /// Offset in the file, in bytes.
+        offset: u64,
+        /// The failure.
+        #[source]
+        problem: Arc<WriteError>,
+    },
     /// An earlier error made the file system read-only (`EROFS`); the last commit is intact.
     #[error("the file system was made read-only: {0}")]
     Aborted(Arc<Error>),

@@ -64,6 +64,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chunk;
+mod copy;
 mod error;
 pub mod extent;
 pub mod free_space_tree;
@@ -79,8 +80,8 @@ pub use error::{Error, Result};
 pub use items::{Items, Look};
 pub use log::{FoundLog, LogWriter, Recovery};
 pub use manager::{
-    Aborted, BackgroundCommits, Cleaning, DataExtent, DataOwner, Exclusive, Handle, NewSnapshot,
-    ResyncProgress, TransactionHook, TransactionManager, Trees,
+    Aborted, BackgroundCommits, Cleaning, DataExtent, DataOwner, Exclusive, Handle, KeptTrees,
+    NewSnapshot, ResyncProgress, TransactionHook, TransactionManager, Trees,
 };
 pub use quota::{Counted, QuotaLimit, QuotaReservation, Quotas};
 pub use tree_items::TreeItems;

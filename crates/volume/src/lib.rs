@@ -7,10 +7,12 @@
 //!
 //! - [`scan`]: the superblock of a device.
 //! - [`Volume::open`], [`Volume::new`] for a new file system.
-//! - [`Volume::read_tree_block`], [`Volume::read_data`], [`Volume::read_copy`].
+//! - [`Volume::read_tree_block`], [`Volume::read_data`], [`Volume::read_copy`]; and
+//!   [`Volume::verify_tree_block`], [`Volume::verify_data`] for every copy.
 //! - [`Volume::geometry`]: the devices and chunks of a time; [`Volume::add_chunk`],
 //!   [`Volume::replace_chunk`], [`Volume::remove_chunk`].
-//! - [`Volume::write`], [`Volume::flush`], [`Volume::write_superblocks`], [`Volume::refresh`].
+//! - [`Volume::write`], [`Volume::flush`], [`Volume::write_superblocks`], [`Volume::refresh`],
+//!   [`Volume::without_writes`].
 //! - [`chunk`]: where the bytes of chunks lie, useful without devices.
 //! - [`layout`]: where new chunks go.
 //!
@@ -24,7 +26,8 @@
 //! - The caller gets exactly the bytes that were verified, and never bytes that are known to be
 //!   bad.
 //! - Without `write` no byte of any device changes; a seed's bytes never change.
-//! - No thread holds a lock across device I/O, except the lock of one row of a chunk with parity.
+//! - No thread holds a lock across device I/O, except the lock of one row of a chunk with parity,
+//!   and that of writes against copying.
 //! - A thread that changes a parity row, or rebuilds from it, holds the lock of the row. All reads
 //!   for new parity come before any write of the row.
 //! - Healing never replaces a sound newer block.

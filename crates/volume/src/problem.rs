@@ -42,6 +42,12 @@ pub enum CopyProblem {
         /// The checksum of the content.
         computed: Checksum,
     },
+    /// It is not like another copy, and there is no checksum to tell which one is right.
+    #[error("it differs from copy {from}, and there is no checksum")]
+    Differs {
+        /// The first copy that can be read.
+        from: usize,
+    },
     /// The tree block belongs at another address.
     #[error("it is the tree block of logical address {found}")]
     Address {

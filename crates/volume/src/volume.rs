@@ -35,6 +35,8 @@ pub struct Volume {
     pub(crate) block_fsids: Vec<Uuid>,
     /// Replaced as a whole, so that requests hold no lock while they use it.
     pub(crate) geometry: RwLock<Arc<Geometry>>,
+    /// Shared by writes, exclusive while content is copied that a write could change in place.
+    pub(crate) writing: RwLock<()>,
 }
 
 /// A range that is contiguous on each device that holds it, as [`Volume::map`] returns it.
@@ -78,6 +80,7 @@ impl Volume {
             is_writable,
             block_fsids,
             geometry: RwLock::new(Arc::new(geometry)),
+            writing: RwLock::new(()),
         }
     }
 

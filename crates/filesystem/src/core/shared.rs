@@ -38,6 +38,15 @@ impl Core {
                 generation: superblock.generation.get(),
             },
         );
+        Self::of_state(volume, cache, root_tree)
+    }
+
+    /// The file system on `volume` in the state that has this root tree.
+    pub(crate) fn of_state(
+        volume: Arc<Volume>,
+        cache: Arc<BlockCache>,
+        root_tree: Tree,
+    ) -> Result<Self> {
         let root_tree = TreeView::Committed(root_tree);
         let csum_tree = TreeView::Committed(open_tree(&cache, &root_tree, objectid::CSUM_TREE)?);
         let decompressed = DecompressedExtents::default();

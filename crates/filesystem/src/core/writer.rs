@@ -11,7 +11,7 @@
 //!   it in memory.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use larder_btree::{LiveTree, TreeView};
 use larder_format::feature::IncompatFlags;
@@ -56,6 +56,8 @@ pub(crate) struct Writer {
     pub(crate) ids: Ids,
     /// Subvolumes that must not change while they are sent.
     pub(crate) send_guards: SendGuards,
+    /// How often content has moved.
+    pub(crate) moves: AtomicU64,
     /// The inodes that logs have.
     pub(crate) logged_inodes: Arc<LoggedInodes>,
     pub(crate) syncs: Syncs,
@@ -94,6 +96,7 @@ impl Writer {
             deleted: DeletedSubvolumes::default(),
             ids: Ids::default(),
             send_guards: SendGuards::default(),
+            moves: AtomicU64::new(0),
             logged_inodes: Arc::default(),
             renamed: RenamedSubvolumes::default(),
             syncs: Syncs::default(),

@@ -37,13 +37,14 @@ impl Core {
             ram_bytes: extent.ram_bytes,
             has_checksums,
         };
+        let moves = self.decompressed().moves();
         let data = if let Some(data) = self.decompressed().get(identity) {
             data
         } else {
             let mut data: Arc<[u8]> = std::iter::repeat_n(0, extent.ram_bytes as usize).collect();
             let unshared = Arc::get_mut(&mut data).expect("no other thread has it yet");
             self.decompress_extent(extent, algorithm, has_checksums, unshared)?;
-            self.decompressed().put(identity, data.clone());
+            self.decompressed().put(identity, data.clone(), moves);
             data
         };
         buf.copy_from_slice(&data[within as usize..][..buf.len()]);

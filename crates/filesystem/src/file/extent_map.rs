@@ -7,13 +7,16 @@
 //!   that changes extents has the state locked exclusively and, before it unlocks it, calls
 //!   [`forget`](ExtentMap::forget) for the range. So an entry that a thread finds with the state
 //!   locked is true as long as the state is locked.
+//! - Entries from before content moved are never found, nor inserted later: a map says until which
+//!   move its entries are true. A thread that moves data keeps readers of the file away meanwhile.
 //! - Entries may be missing: they go at any time when memory is short. Inline extents have none.
 //! - A lookup takes no lock. All maps of a file system together have a bound, and besides whatever
 //!   one thread inserts at once.
 
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock, Weak};
 
 use larder_range_index::RangeIndex;
@@ -45,6 +48,8 @@ pub(crate) struct ExtentMap {
     entries: OnceLock<Box<RangeIndex<KnownExtent>>>,
     /// Held while entries are inserted or removed. It is how many `all` counts.
     counted: Mutex<usize>,
+    /// How often content had moved when the entries became true. Changes with `counted` locked.
+    moves: AtomicU64,
     /// Its key in the table of filled maps; 0 if it is not there.
     turn: AtomicU64,
 }
@@ -56,6 +61,8 @@ pub(crate) struct ExtentMaps {
     most_entries: usize,
     entries: AtomicUsize,
     learned: AtomicU64,
+    /// How often content has moved.
+    moves: AtomicU64,
     filled: Mutex<Filled>,
 }
 
@@ -70,23 +77,39 @@ struct Filled {
 impl ExtentMap {
     /// An empty one.
     pub(crate) fn new(all: Arc<ExtentMaps>) -> Arc<Self> {
-        let (entries, counted, turn) = Default::default();
-        Arc::new(Self { all, entries, counted, turn })
+        let (entries, counted, moves, turn) = Default::default();
+        Arc::new(Self { all, entries, counted, moves, turn })
     }
 
     /// The cached extent at `offset`, and the end of its range.
     pub(super) fn get(&self, offset: u64) -> Option<(KnownExtent, u64)> {
+        if self.moves.load(Acquire) != self.moves() {
+            return None;
+        }
         let (range, known) = self.entries.get()?.get(offset)?;
         Some((known, range.end))
     }
 
-    /// Inserts entries for ranges. Existing entries stay.
-    pub(crate) fn learn(self: &Arc<Self>, learned: Vec<(Range<u64>, KnownExtent)>) {
+    /// How often content has moved. To be asked for before extents are searched that are
+    /// [learned](Self::learn).
+    pub(crate) fn moves(&self) -> u64 {
+        self.all.moves.load(Acquire)
+    }
+
+    /// Inserts entries for ranges, unless content has moved since `moves`. Existing entries stay.
+    pub(crate) fn learn(self: &Arc<Self>, learned: Vec<(Range<u64>, KnownExtent)>, moves: u64) {
         if learned.is_empty() || !self.all.keeps {
             return;
         }
         self.all.learned.fetch_add(learned.len() as u64, Relaxed);
         let is_first = self.edit(|entries| {
+            if moves != self.moves() {
+                return;
+            }
+            if self.moves.load(Acquire) != moves {
+                entries.remove_range(0..u64::MAX, |entry, _| entry.value.clone());
+                self.moves.store(moves, Release);
+            }
             for (range, known) in learned {
                 // Another reader may have been faster.
                 let _ = entries.insert(range, known);
@@ -147,8 +170,14 @@ impl ExtentMaps {
             most_entries: most_entries.clamp(*ENTRIES.start(), *ENTRIES.end()),
             entries: AtomicUsize::new(0),
             learned: AtomicU64::new(0),
+            moves: AtomicU64::new(0),
             filled: Mutex::default(),
         })
+    }
+
+    /// Content has moved: no map has anything that is true.
+    pub(crate) fn forget_all(&self) {
+        self.moves.fetch_add(1, AcqRel);
     }
 
     /// Empties the maps that were filled first, until there are few enough entries.
@@ -188,7 +217,25 @@ mod tests {
         };
         let content = ExtentContent::Data(disk);
         let extent = MappedRange { start: FileOffset(start), len_bytes, content };
-        map.learn(vec![(start..start + len_bytes, KnownExtent { extent, checksums: None })]);
+        let known = KnownExtent { extent, checksums: None };
+        map.learn(vec![(start..start + len_bytes, known)], map.moves());
+    }
+
+    #[test]
+    fn nothing_is_known_from_before_content_moved() {
+        let all = ExtentMaps::new(true, 0);
+        let map = ExtentMap::new(all.clone());
+        learn(&map, 0, 100);
+        let (known, _) = map.get(0).expect("it is known");
+        let moves = map.moves();
+        all.forget_all();
+        assert!(map.get(0).is_none());
+        // A reader that had searched before comes late.
+        map.learn(vec![(200..300, known)], moves);
+        assert!(map.get(200).is_none());
+        learn(&map, 100, 50);
+        assert!(map.get(0).is_none() && map.get(120).is_some());
+        assert_eq!(all.stats().entries, 1);
     }
 
     #[test]

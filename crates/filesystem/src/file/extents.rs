@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::file::extent::{ExtentContent, MappedRange};
 use crate::file::handle::File;
 use crate::file::shown_extent::Extent;
-use crate::filesystem::sharing::{OwnReferences, SharingLookup};
+use crate::filesystem::sharing::OwnReferences;
 use crate::inode::handle::Inode;
 use crate::subvolume::handle::Subvolume;
 
@@ -130,10 +130,11 @@ impl File {
 
     /// Whether the extent at `offset` also belongs to another file, or to another place in this
     /// one, as `FIEMAP_EXTENT_SHARED` says. Two parts of one extent do not count if they are as far
-    /// apart in the file as on disk. In a file system that is open for writing this commits first.
+    /// apart in the file as on disk.
     pub fn is_shared(&self, offset: u64) -> Result<bool> {
         let filesystem = self.subvolume().filesystem();
-        filesystem.sync()?;
+        // Dirty data is in no extent yet.
+        filesystem.write_back()?;
         let Some(extent) = self.extents_within(offset, offset.saturating_add(1)).next() else {
             return Ok(false);
         };
@@ -149,7 +150,8 @@ impl File {
         };
         let last_snapshot = self.subvolume().root_item().last_snapshot.get();
         let is_own_leaf = disk.generation > last_snapshot;
-        SharingLookup::new(filesystem, own).is_shared(disk.logical.0, is_own_leaf)
+        let logical = disk.logical.0;
+        filesystem.with_backrefs(|backrefs| own.is_shared(backrefs, logical, is_own_leaf))
     }
 }
 

@@ -73,8 +73,9 @@ impl File {
         offset: u64,
         has_checksums: bool,
     ) -> Result<()> {
+        let moves = live.extents().moves();
         let learned = self.read_known_range(live.extents(), buf, offset, has_checksums)?;
-        live.extents().learn(learned);
+        live.extents().learn(learned, moves);
         Ok(())
     }
 

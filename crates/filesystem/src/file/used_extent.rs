@@ -28,7 +28,7 @@ impl UsedExtent {
         let last_snapshot = file.subvolume().root_item().last_snapshot.get();
         let own =
             OwnReferences { subvolume: file.subvolume_id(), inode: file.number(), origin: None };
-        let mut sharing = SharingLookup::new(file.subvolume().filesystem(), own);
+        let mut sharing = SharingLookup::new(file.subvolume().filesystem(), own)?;
         let mut ranges = file.mapped_from(offset)?;
         Ok(iter::from_fn(move || {
             let mut used = |range: &MappedRange| {

@@ -1,8 +1,10 @@
 //! Taking part in commits.
 
+use std::ops::Range;
+use std::sync::atomic::Ordering::AcqRel;
 use std::sync::{Arc, Weak};
 
-use larder_transaction::{Exclusive, TransactionHook};
+use larder_transaction::{Exclusive, ResyncProgress, TransactionHook};
 
 use crate::core::changed::Changed;
 use crate::core::shared::Core;
@@ -57,6 +59,15 @@ impl TransactionHook for Hook {
 
     fn flush_queued(&self) -> Changed<()> {
         self.with_core(|_, writer| flush_delayed(writer))
+    }
+
+    fn moved(&self, _: &[Range<u64>]) {
+        let Some(core) = self.core.upgrade() else { return };
+        let Some(writer) = core.try_writer() else { return };
+        // Few moves, each of much: what is remembered about the rest is soon found again.
+        writer.moves.fetch_add(1, AcqRel);
+        writer.extent_maps.forget_all();
+        core.decompressed().forget_all();
     }
 
     fn clean_deleted(&self) -> Changed<()> {
@@ -114,6 +125,15 @@ impl Filesystem {
     /// As [`sync`](Self::sync). Keep a clone to try again.
     pub fn close(self) -> Result<()> {
         self.sync()
+    }
+
+    /// Brings devices up to date that missed commits and that opening had to leave out of date: they
+    /// had data without checksums of which no other copy could be read. Other threads may use the
+    /// file system meanwhile. Calls `tell` with the progress, and returns whether all devices are up
+    /// to date now. Does nothing in a file system that is open for reading.
+    pub fn bring_up_to_date(&self, tell: &dyn Fn(ResyncProgress)) -> Result<bool> {
+        let Some(writer) = self.try_writer() else { return Ok(false) };
+        Ok(writer.manager().bring_up_to_date(tell)?)
     }
 
     /// Inserts queued items into the trees, for readers that do not look at live inodes. Does

@@ -1,20 +1,20 @@
 //! From trees and addresses to files: items of any tree, and the files that refer to data.
 
-use std::collections::BTreeSet;
-use std::ops::{ControlFlow, RangeInclusive};
+use std::collections::{BTreeSet, HashSet};
+use std::ops::RangeInclusive;
 
-use larder_btree::{Problem, Readahead, TreeError};
-use larder_format::item::{
-    BackRef, Extent as ExtentRecord, FileExtent, MAX_COMPRESSED_EXTENT_BYTES,
-};
+use larder_btree::{Block, Readahead, Tree, TreeView};
+use larder_format::item::FileExtent;
 use larder_format::objectid::{self, is_subvolume};
-use larder_format::{FormatError, ItemType, Key, Logical, Node};
-use larder_volume::BlockExpectation;
+use larder_format::{FormatError, ItemType, Key, Logical};
+use larder_transaction::extent::{Backrefs, FoundExtent};
 
 use crate::error::{Error, Result};
+use crate::file::writeback::flush::flush_all;
 use crate::filesystem::handle::Filesystem;
 use crate::filesystem::tree_items::TreeItems;
-use crate::subvolume::handle::Subvolume;
+use crate::inode::delayed::flush::flush_delayed;
+use crate::inode::orphan_deletion::delete_orphans;
 
 /// A reference from a file to data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,12 +27,13 @@ pub struct FilePlace {
     pub offset: u64,
 }
 
-/// File extents of one inode that may refer to an extent: those that begin in a range of the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Candidate {
+/// A file extent of a leaf, whichever subvolumes have the leaf.
+pub(super) struct PlaceInLeaf {
     pub(super) inode: u64,
-    first: u64,
-    last: u64,
+    /// The offset in the file of the data that is searched for.
+    offset: u64,
+    /// The one at which the whole extent would begin, which wraps around.
+    pub(super) origin: u64,
 }
 
 /// The data extent that is searched for.
@@ -40,15 +41,6 @@ pub(super) struct SoughtExtent {
     pub(super) start: u64,
     /// The offset in it; `None` for any part of it.
     pub(super) at: Option<u64>,
-}
-
-/// A data extent in the extent tree.
-pub(super) struct FoundExtent {
-    /// Its address.
-    pub(super) start: u64,
-    len_bytes: u64,
-    /// The references in its item. Others may have keys of their own.
-    inline: Vec<BackRef>,
 }
 
 impl Filesystem {
@@ -68,176 +60,93 @@ impl Filesystem {
     }
 
     /// The places in files that refer to the data at the logical address `logical`, in bytes, or
-    /// with `of_whole_extent` to any data of its extent. In a file system that is open for writing
-    /// this commits first.
+    /// with `of_whole_extent` to any data of its extent.
     ///
     /// [`NotFound`](crate::ErrorKind::NotFound) if there is no extent,
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if there is a tree block.
     pub fn places_of(&self, logical: u64, of_whole_extent: bool) -> Result<Vec<FilePlace>> {
-        // An extent is referred to by leaves, which several subvolumes may share: each leaf names
-        // inodes, and each subvolume is searched for those.
-        if self.try_writer().is_some() {
-            self.sync()?;
+        self.with_backrefs(|backrefs| {
+            let extent = data_extent(backrefs, Logical(logical))?;
+            let at = (!of_whole_extent).then(|| logical - extent.range.start);
+            places_in(backrefs, &extent, &SoughtExtent { start: extent.range.start, at })
+        })
+    }
+
+    /// Calls `look` with what refers to extents now, while no thread changes it.
+    pub(crate) fn with_backrefs<T>(
+        &self,
+        look: impl FnOnce(&Backrefs<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let Some(writer) = self.try_writer() else {
+            return look(&Backrefs::committed(self.committed_root_tree()?)?);
+        };
+        // Dirty data has no address yet, and delayed items are in no tree.
+        flush_all(self.core())?;
+        delete_orphans(writer);
+        flush_delayed(writer)?;
+        let exclusive = writer.manager().quiesce();
+        look(&exclusive.backrefs())
+    }
+
+    /// The tree of tree roots, if the file system is open for reading.
+    pub(super) fn committed_root_tree(&self) -> Result<Tree> {
+        match self.root_tree() {
+            TreeView::Committed(tree) => Ok(tree.clone()),
+            TreeView::Live(_) => Err(Error::Invalid("the file system is open for writing")),
         }
-        let extent = self.data_extent(Logical(logical))?;
-        let at = (!of_whole_extent).then(|| logical - extent.start);
-        let wanted = SoughtExtent { start: extent.start, at };
-        let mut candidates = BTreeSet::new();
-        let _: ControlFlow<()> = self.each_reference(&extent, |back_ref| {
-            match back_ref {
-                BackRef::Data { objectid, offset, .. } => {
-                    candidates.insert(extent.near(objectid, offset));
-                }
-                BackRef::SharedData { parent, .. } => {
-                    candidates.extend(self.candidates_in(Logical(parent), &wanted)?);
-                }
-                _ => {}
-            }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        let mut places = BTreeSet::new();
-        for info in self.subvolumes() {
-            let info = info?;
-            if info.is_being_deleted {
+    }
+}
+
+/// The data extent that contains `logical`.
+pub(super) fn data_extent(backrefs: &Backrefs<'_>, logical: Logical) -> Result<FoundExtent> {
+    match backrefs.extent_at(logical)?.ok_or(Error::NotFound)? {
+        extent if extent.is_tree_block => Err(Error::Invalid("there is a tree block")),
+        extent => Ok(extent),
+    }
+}
+
+fn places_in(
+    backrefs: &Backrefs<'_>,
+    extent: &FoundExtent,
+    wanted: &SoughtExtent,
+) -> Result<Vec<FilePlace>> {
+    let mut places = BTreeSet::new();
+    let mut leaves = HashSet::new();
+    let mut referrers = backrefs.referrers(extent)?.peekable();
+    // Its last reference went in the running transaction.
+    referrers.peek().ok_or(Error::NotFound)?;
+    for referrer in referrers {
+        for leaf in backrefs.leaves(extent, referrer?)? {
+            let leaf = leaf?;
+            if !leaves.insert(leaf.logical()) {
                 continue;
             }
-            let subvolume = self.subvolume_by_id(info.id)?;
-            for candidate in &candidates {
-                for place in own_extents(&subvolume, *candidate, &wanted) {
-                    let (offset, _) = place?;
-                    let (subvolume, inode) = (subvolume.id(), candidate.inode);
-                    places.insert(FilePlace { subvolume, inode, offset });
-                }
-            }
-        }
-        Ok(places.into_iter().collect())
-    }
-
-    /// The data extent that contains `logical`.
-    pub(super) fn data_extent(&self, logical: Logical) -> Result<FoundExtent> {
-        let tree = self.tree(objectid::EXTENT_TREE)?;
-        let mut cursor = tree.cursor(Readahead::None);
-        cursor.seek_last(Key::new(logical.0, ItemType::METADATA_ITEM, u64::MAX))?;
-        // After an extent come its references, and a block group may begin at the same address.
-        while cursor.key().is_some_and(|key| !is_extent(key)) {
-            cursor.prev()?;
-        }
-        let Some((key, bytes)) = cursor.item() else { return Err(Error::NotFound) };
-        if key.item_type != ItemType::EXTENT_ITEM || logical.0 - key.objectid >= key.offset {
-            return Err(Error::NotFound);
-        }
-        let bad = |key, problem: FormatError| Error::item(objectid::EXTENT_TREE, key, problem);
-        let record = ExtentRecord::parse(key, bytes).map_err(|problem| bad(key, problem))?;
-        if record.is_tree_block() {
-            return Err(Error::Invalid("there is a tree block"));
-        }
-        let mut inline = Vec::new();
-        for back_ref in record.back_refs() {
-            inline.push(back_ref.map_err(|problem| bad(key, problem))?.back_ref);
-        }
-        Ok(FoundExtent { start: key.objectid, len_bytes: key.offset, inline })
-    }
-
-    /// Visits the references to an extent, until `visit` ends that.
-    pub(super) fn each_reference(
-        &self,
-        extent: &FoundExtent,
-        mut visit: impl FnMut(BackRef) -> Result<ControlFlow<()>>,
-    ) -> Result<ControlFlow<()>> {
-        for back_ref in &extent.inline {
-            if visit(*back_ref)?.is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        let tree = self.tree(objectid::EXTENT_TREE)?;
-        let keyed = |item_type, offset| Key::new(extent.start, item_type, offset);
-        let range =
-            keyed(ItemType::EXTENT_DATA_REF, 0)..=keyed(ItemType::SHARED_DATA_REF, u64::MAX);
-        let mut items = tree.range(range, Readahead::None);
-        while let Some((key, bytes)) = items.next_item()? {
-            if matches!(key.item_type, ItemType::EXTENT_DATA_REF | ItemType::SHARED_DATA_REF) {
-                let bad = |problem| Error::item(objectid::EXTENT_TREE, key, problem);
-                if visit(BackRef::parse_keyed(key, bytes).map_err(bad)?)?.is_break() {
-                    return Ok(ControlFlow::Break(()));
-                }
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// The file extents in the leaf at `leaf` that refer to the extent.
-    pub(super) fn candidates_in(
-        &self,
-        leaf: Logical,
-        wanted: &SoughtExtent,
-    ) -> Result<Vec<Candidate>> {
-        let mut bytes = vec![0; self.volume().nodesize() as usize];
-        let expectation = BlockExpectation { level: Some(0), ..BlockExpectation::default() };
-        let unreadable = |error| TreeError {
-            tree: objectid::EXTENT_TREE,
-            logical: leaf,
-            level: 0,
-            key: None,
-            upper: None,
-            problem: Box::new(Problem::Read(Box::new(error))),
-        };
-        let read = self.volume().read_tree_block(leaf, &expectation, &mut bytes);
-        read.map_err(unreadable)?;
-        let bad = |problem| Error::item(objectid::EXTENT_TREE, Key::MIN, problem);
-        let node = Node::parse(&bytes).map_err(bad)?;
-        let mut candidates = Vec::new();
-        for slot in 0..node.nritems() {
-            let key = node.key(slot);
-            if key.item_type == ItemType::EXTENT_DATA
-                && wanted.places_in(key, node.item_data(slot)).map_err(bad)?.is_some()
-            {
-                let (inode, offset) = (key.objectid, key.offset);
-                candidates.push(Candidate { inode, first: offset, last: offset });
-            }
-        }
-        Ok(candidates)
-    }
-}
-
-/// The file extents of this subvolume that refer to the data, for one candidate: the offset of the
-/// data in the file, and the offset at which the whole extent would begin, which wraps around.
-pub(super) fn own_extents<'a>(
-    subvolume: &'a Subvolume,
-    candidate: Candidate,
-    wanted: &'a SoughtExtent,
-) -> impl Iterator<Item = Result<(u64, u64)>> + 'a {
-    let key = |offset| Key::new(candidate.inode, ItemType::EXTENT_DATA, offset);
-    let range = key(candidate.first)..=key(candidate.last);
-    let mut items = subvolume.view().range(range, Readahead::Forward);
-    std::iter::from_fn(move || {
-        loop {
-            let (key, bytes) = match items.next_item() {
-                Err(error) => return Some(Err(error.into())),
-                Ok(item) => item?,
-            };
-            match wanted.places_in(key, bytes) {
-                Err(problem) => return Some(Err(subvolume.bad_item(key, problem))),
-                Ok(Some(places)) => return Some(Ok(places)),
-                Ok(None) => {}
-            }
-        }
-    })
-}
-
-impl FoundExtent {
-    /// File extents whose offset in the file minus that in the extent is `origin`, which wraps
-    /// around.
-    pub(super) fn near(&self, inode: u64, origin: u64) -> Candidate {
-        // The data of a compressed extent may be longer.
-        let len_bytes = self.len_bytes.max(MAX_COMPRESSED_EXTENT_BYTES);
-        match origin.checked_add(len_bytes) {
-            Some(last) => Candidate { inode, first: origin, last },
-            None => Candidate { inode, first: 0, last: origin.wrapping_add(len_bytes) },
+            let found: Vec<_> = wanted.places_in_leaf(&leaf).collect::<Result<_>>()?;
+            backrefs.any_tree(&leaf, &mut |subvolume| {
+                let place =
+                    |at: &PlaceInLeaf| FilePlace { subvolume, inode: at.inode, offset: at.offset };
+                places.extend(found.iter().map(place));
+                false
+            })?;
         }
     }
+    Ok(places.into_iter().collect())
 }
 
 impl SoughtExtent {
+    /// The file extents of a leaf that have the data.
+    pub(super) fn places_in_leaf(&self, leaf: &Block) -> impl Iterator<Item = Result<PlaceInLeaf>> {
+        let (tree, node) = (leaf.header().owner.get(), leaf.node());
+        let extents = (0..node.nritems()).map(move |slot| (node.key(slot), slot));
+        let extents = extents.filter(|(key, _)| key.item_type == ItemType::EXTENT_DATA);
+        extents.filter_map(move |(key, slot)| {
+            let places = self.places_in(key, node.item_data(slot));
+            let places = places.map_err(|problem| Error::item(tree, key, problem)).transpose()?;
+            let inode = key.objectid;
+            Some(places.map(|(offset, origin)| PlaceInLeaf { inode, offset, origin }))
+        })
+    }
+
     /// The offset in the file of the data that is searched for, if a file extent has it, and the one
     /// at which the whole extent would begin.
     fn places_in(&self, key: Key, bytes: &[u8]) -> Result<Option<(u64, u64)>, FormatError> {
@@ -259,8 +168,4 @@ impl SoughtExtent {
             _ => Ok(Some((key.offset, origin))),
         }
     }
-}
-
-fn is_extent(key: Key) -> bool {
-    matches!(key.item_type, ItemType::EXTENT_ITEM | ItemType::METADATA_ITEM)
 }

@@ -5,17 +5,18 @@
 //!   by how many files, does not matter.
 //! - It keeps the answers for a bounded number of extents, since a file may refer to a few extents
 //!   from very many places in turn.
+//! - On a file system that is open for writing it looks at the last commit, whose space it keeps. If
+//!   that is given up, it looks again at the next one.
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 
 use larder_format::Logical;
-use larder_format::item::BackRef;
+use larder_transaction::KeptTrees;
+use larder_transaction::extent::{Backrefs, FoundExtent, Referrer};
 
-use super::resolve::{Candidate, FoundExtent, SoughtExtent, own_extents};
-use crate::error::{Error, ErrorKind, Result};
+use super::resolve::{SoughtExtent, data_extent};
+use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;
-use crate::subvolume::handle::Subvolume;
 
 /// Extents whose answers are kept.
 const MOST_ANSWERS: usize = 1 << 16;
@@ -35,23 +36,20 @@ pub(crate) struct SharingLookup {
     filesystem: Filesystem,
     own: OwnReferences,
     answers: HashMap<u64, bool>,
-    /// All subvolumes that are not being deleted, once they are needed.
-    subvolumes: Option<Vec<u64>>,
-    /// The subvolume that had the last shared extent: probably it has the next one too.
-    sharer: Option<u64>,
+    state: State,
 }
 
-impl OwnReferences {
-    fn has(self, subvolume: u64, inode: u64, origin: u64) -> bool {
-        (self.subvolume, self.inode) == (subvolume, inode)
-            && self.origin.is_none_or(|own| own == origin)
-    }
+/// A committed state, and what refers to extents in it.
+struct State {
+    backrefs: Backrefs<'static>,
+    /// In a file system that is open for writing.
+    kept: Option<KeptTrees>,
 }
 
 impl SharingLookup {
-    pub(crate) fn new(filesystem: &Filesystem, own: OwnReferences) -> Self {
-        let filesystem = filesystem.clone();
-        Self { filesystem, own, answers: HashMap::new(), subvolumes: None, sharer: None }
+    pub(crate) fn new(filesystem: &Filesystem, own: OwnReferences) -> Result<Self> {
+        let state = State::last(filesystem)?;
+        Ok(Self { filesystem: filesystem.clone(), own, answers: HashMap::new(), state })
     }
 
     /// Whether there is another reference than the own ones to the data extent at `logical`. With
@@ -60,10 +58,12 @@ impl SharingLookup {
         if let Some(answer) = self.answers.get(&logical) {
             return Ok(*answer);
         }
-        let answer = match self.filesystem.data_extent(Logical(logical)) {
-            // It is newer.
-            Err(Error::NotFound) => false,
-            found => self.has_other(&found?, is_own_leaf)?,
+        let answer = loop {
+            let answer = self.own.is_shared(&self.state.backrefs, logical, is_own_leaf);
+            if self.state.kept.as_ref().is_none_or(KeptTrees::is_kept) {
+                break answer?;
+            }
+            self.state = State::last(&self.filesystem)?;
         };
         if self.answers.len() == MOST_ANSWERS {
             self.answers.clear();
@@ -71,93 +71,70 @@ impl SharingLookup {
         self.answers.insert(logical, answer);
         Ok(answer)
     }
+}
 
-    fn has_other(&mut self, extent: &FoundExtent, is_own_leaf: bool) -> Result<bool> {
-        let filesystem = self.filesystem.clone();
-        let wanted = SoughtExtent { start: extent.start, at: None };
-        let found = filesystem.each_reference(extent, |back_ref| {
-            let is_other = match back_ref {
-                BackRef::Data { root, objectid, offset, .. } => {
-                    let is_own = self.own.has(root, objectid, offset);
-                    // A subvolume that is there has the file that its reference names. The leaves
-                    // of others may be shared.
-                    (!is_own && self.is_there(root)?)
-                        || (!(is_own && is_own_leaf)
-                            && self.is_in_other(extent.near(objectid, offset), &wanted)?)
-                }
-                BackRef::SharedData { parent, .. } => {
-                    let mut is_other = false;
-                    for candidate in filesystem.candidates_in(Logical(parent), &wanted)? {
-                        is_other = is_other || self.is_in_other(candidate, &wanted)?;
-                    }
-                    is_other
-                }
-                _ => false,
-            };
-            Ok(if is_other { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        })?;
-        Ok(found.is_break())
+impl State {
+    fn last(filesystem: &Filesystem) -> Result<Self> {
+        let kept = filesystem.try_writer().map(|writer| writer.manager().keep_trees());
+        let root_tree = match &kept {
+            Some(kept) => kept.root_tree().clone(),
+            None => filesystem.committed_root_tree()?,
+        };
+        Ok(Self { backrefs: Backrefs::committed(root_tree)?, kept })
+    }
+}
+
+impl OwnReferences {
+    /// Whether there is another reference to the data extent at `logical`. With `is_own_leaf` no
+    /// other subvolume has the leaves with the own ones.
+    pub(crate) fn is_shared(
+        self,
+        backrefs: &Backrefs<'_>,
+        logical: u64,
+        is_own_leaf: bool,
+    ) -> Result<bool> {
+        match data_extent(backrefs, Logical(logical)) {
+            // It is newer.
+            Err(Error::NotFound) => Ok(false),
+            found => self.are_not_all(backrefs, &found?, is_own_leaf),
+        }
     }
 
-    /// Whether any subvolume has one of these file extents, apart from the own ones.
-    fn is_in_other(&mut self, candidate: Candidate, wanted: &SoughtExtent) -> Result<bool> {
-        if let Some(sharer) = self.sharer
-            && self.has(sharer, candidate, wanted)?
-        {
-            return Ok(true);
-        }
-        self.know_subvolumes()?;
-        for at in 0..self.subvolumes.as_ref().map_or(0, Vec::len) {
-            let id = self.subvolumes.as_ref().expect("they are known")[at];
-            if self.sharer != Some(id) && self.has(id, candidate, wanted)? {
-                self.sharer = Some(id);
-                return Ok(true);
+    fn are_not_all(
+        self,
+        backrefs: &Backrefs<'_>,
+        extent: &FoundExtent,
+        is_own_leaf: bool,
+    ) -> Result<bool> {
+        let wanted = SoughtExtent { start: extent.range.start, at: None };
+        for referrer in backrefs.referrers(extent)? {
+            let referrer = referrer?;
+            if let Referrer::File { root, inode, offset } = referrer {
+                let is_own = self.has(root, inode, offset);
+                // A subvolume that is there has the file that its reference names.
+                if !is_own && backrefs.has_subvolume(root)? {
+                    return Ok(true);
+                }
+                if is_own && is_own_leaf {
+                    continue;
+                }
+            }
+            for leaf in backrefs.leaves(extent, referrer)? {
+                let leaf = leaf?;
+                let places: Vec<_> = wanted.places_in_leaf(&leaf).collect::<Result<_>>()?;
+                let mut has_other = |subvolume| {
+                    places.iter().any(|place| !self.has(subvolume, place.inode, place.origin))
+                };
+                if backrefs.any_tree(&leaf, &mut has_other)? {
+                    return Ok(true);
+                }
             }
         }
         Ok(false)
     }
 
-    fn has(&self, id: u64, candidate: Candidate, wanted: &SoughtExtent) -> Result<bool> {
-        let OwnReferences { subvolume, inode, origin } = self.own;
-        if (id, candidate.inode) == (subvolume, inode) && origin.is_none() {
-            return Ok(false);
-        }
-        let Some(found) = self.open(id)? else { return Ok(false) };
-        for place in own_extents(&found, candidate, wanted) {
-            let (_, origin) = place?;
-            if !self.own.has(id, candidate.inode, origin) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    fn is_there(&mut self, subvolume: u64) -> Result<bool> {
-        self.know_subvolumes()?;
-        Ok(self.subvolumes.as_ref().is_some_and(|all| all.binary_search(&subvolume).is_ok()))
-    }
-
-    fn know_subvolumes(&mut self) -> Result<()> {
-        if self.subvolumes.is_some() {
-            return Ok(());
-        }
-        let mut all = Vec::new();
-        for info in self.filesystem.subvolumes() {
-            let info = info?;
-            if !info.is_being_deleted {
-                all.push(info.id);
-            }
-        }
-        all.sort_unstable();
-        self.subvolumes = Some(all);
-        Ok(())
-    }
-
-    /// A subvolume, unless it was deleted meanwhile.
-    fn open(&self, id: u64) -> Result<Option<Subvolume>> {
-        match self.filesystem.subvolume_by_id(id) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            found => found.map(Some),
-        }
+    fn has(self, subvolume: u64, inode: u64, origin: u64) -> bool {
+        (self.subvolume, self.inode) == (subvolume, inode)
+            && self.origin.is_none_or(|own| own == origin)
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod drop_tree;
 pub(crate) mod handle;
 pub(crate) mod info;
 pub(crate) mod list;
+pub(crate) mod move_tree;
 pub(crate) mod pending_snapshots;
 pub(crate) mod received;
 pub(crate) mod references;

@@ -7,16 +7,21 @@
 //!   again.
 //! - A thread takes a guard while transactions are quiesced. Threads that were joined before have
 //!   left then, and a commit has made their changes durable before the tree is walked.
+//! - The send reads a durable state whose space is kept. If writers need the space, the state is
+//!   given up; the subvolume still has all of it, unless content was moved. So a send whose state
+//!   was given up and during which content moved has [failed](SendGuard::check).
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use larder_btree::{Tree, TreeRoot};
+use larder_transaction::KeptTrees;
 
+use crate::core::shared::Core;
+use crate::core::writer::Writer;
 use crate::error::{Error, Result};
 use crate::filesystem::handle::Filesystem;
-use crate::subvolume::handle::{Subvolume, SubvolumeState};
+use crate::subvolume::handle::Subvolume;
 
 /// A read-only subvolume in its committed state. In a file system that is open for writing nothing
 /// can change or delete it as long as this exists, and it is read without locks.
@@ -24,7 +29,8 @@ use crate::subvolume::handle::{Subvolume, SubvolumeState};
 pub struct SendGuard {
     committed: Subvolume,
     /// In a file system that is open for writing.
-    _counted: Option<CountedGuard>,
+    counted: Option<CountedGuard>,
+    kept: Option<KeptTrees>,
 }
 
 /// A guard that was counted.
@@ -32,6 +38,8 @@ pub struct SendGuard {
 struct CountedGuard {
     filesystem: Filesystem,
     id: u64,
+    /// How often content had moved before.
+    moves: u64,
 }
 
 impl SendGuard {
@@ -45,7 +53,7 @@ impl SendGuard {
         let (filesystem, id) = (subvolume.filesystem(), subvolume.id());
         let Some(live) = subvolume.try_live() else {
             let is_read_only = subvolume.root_item().is_read_only();
-            let held = Self { committed: subvolume.clone(), _counted: None };
+            let held = Self { committed: subvolume.clone(), counted: None, kept: None };
             return if is_read_only { Ok(held) } else { Err(Error::NotReadOnly(id)) };
         };
         let writer = filesystem.writer()?;
@@ -54,13 +62,31 @@ impl SendGuard {
         if !live.is_read_only.load(Relaxed) {
             return Err(Error::NotReadOnly(id));
         }
-        let counted = CountedGuard::new(filesystem, id);
+        let counted = CountedGuard::new(filesystem, writer, id);
         drop(exclusive);
         filesystem.sync()?;
-        let (key, item) = filesystem.core().root_item(id)?.ok_or(Error::NoSuchSubvolume(id))?;
-        let tree = Tree::new(filesystem.core().cache().clone(), TreeRoot::of_item(id, &item));
-        let state = SubvolumeState::new(filesystem.clone(), tree, None, item, key.offset);
-        Ok(Self { committed: Arc::new(state).into(), _counted: Some(counted) })
+        let kept = writer.manager.keep_trees();
+        let (volume, cache) = (filesystem.volume().clone(), filesystem.core().cache().clone());
+        let core = Core::of_state(volume, cache, kept.root_tree().clone())?;
+        let committed = Filesystem::from(Arc::new(core)).subvolume_by_id(id)?;
+        Ok(Self { committed, counted: Some(counted), kept: Some(kept) })
+    }
+
+    /// Whether all that was read until now is what the subvolume has.
+    ///
+    /// # Errors
+    /// [`Error::StateEnded`] if content was moved, and the space where it had been was needed.
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<()> {
+        let is_kept = self.kept.as_ref().is_none_or(KeptTrees::is_kept);
+        if is_kept || self.counted.as_ref().is_none_or(CountedGuard::has_stayed) {
+            return Ok(());
+        }
+        let id = self.committed.id();
+        Err(Error::StateEnded(format!(
+            "subvolume {id} was moved while it was sent, and programs needed the space where it had \
+             been: send it again"
+        )))
     }
 }
 
@@ -73,11 +99,15 @@ impl Deref for SendGuard {
 }
 
 impl CountedGuard {
-    fn new(filesystem: &Filesystem, id: u64) -> Self {
-        if let Some(writer) = filesystem.try_writer() {
-            *writer.send_guards.count_of.lock().entry(id).or_default() += 1;
-        }
-        Self { filesystem: filesystem.clone(), id }
+    fn new(filesystem: &Filesystem, writer: &Writer, id: u64) -> Self {
+        *writer.send_guards.count_of.lock().entry(id).or_default() += 1;
+        Self { filesystem: filesystem.clone(), id, moves: writer.moves.load(Acquire) }
+    }
+
+    /// Whether no content has moved.
+    fn has_stayed(&self) -> bool {
+        let writer = self.filesystem.try_writer();
+        writer.is_none_or(|writer| writer.moves.load(Acquire) == self.moves)
     }
 }
 

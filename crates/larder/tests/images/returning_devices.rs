@@ -2,6 +2,8 @@
 //! in place of newer content, and the devices are brought up to date before they count as any
 //! other.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 
 use larder::device::{Device, MemoryDevice};
@@ -267,6 +269,55 @@ fn unverifiable_stale_data_is_not_read() {
     fs.sync().unwrap();
     drop(fs);
     assert!(!is_stale(&open(devices(), true)));
+}
+
+/// A device that opening left out of date gets what it missed while threads overwrite data in place,
+/// write files, and delete some.
+#[test]
+fn a_device_is_brought_up_to_date_while_the_file_system_is_in_use() {
+    let memory = returned(Profile::Raid1, Profile::Raid1, 2);
+    let failing = Arc::new(FaultDevice::new(memory.0[0].clone()));
+    let devices = || -> Vec<Arc<dyn Device>> { vec![failing.clone(), memory.0[1].clone()] };
+    let volume = Volume::open(memory.devices(), &larder_volume::OpenOptions::default()).unwrap();
+    let chunks = volume.chunks();
+    let is_data = |chunk: &&Arc<Chunk>| chunk.flags().contains(BlockGroupFlags::DATA);
+    let chunk = chunks.iter().find(is_data).unwrap();
+    let start = chunk.stripes().iter().find(|stripe| stripe.devid == 1).unwrap().physical.0;
+    failing.inject(Fault::fail(Operation::Read).within(start..start + chunk.bytes_per_stripe()));
+    let fs = open(devices(), true);
+    assert!(is_stale(&fs));
+    assert!(!fs.bring_up_to_date(&|_| ()).unwrap(), "no other copy can be read");
+    failing.heal();
+    let top = fs.subvolume("/").unwrap();
+    let plain = top.open_file("plain").unwrap();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _writer = scope.spawn(|| {
+            for round in 0.. {
+                let value = vec![round as u8; LEN / 4];
+                plain.write_at(&value, round % 4 * (LEN as u64 / 4)).unwrap();
+                let name = format!("in-between-{}", round % 3);
+                drop(top.remove_file(&name));
+                top.create(&name, 0o644).unwrap().write_at(&value, 0).unwrap();
+                fs.sync().unwrap();
+                if round > 20 && is_done.load(SeqCst) {
+                    break;
+                }
+            }
+        });
+        let is_up_to_date = fs.bring_up_to_date(&|_| ()).unwrap();
+        is_done.store(true, SeqCst);
+        assert!(is_up_to_date);
+    });
+    assert!(!is_stale(&fs));
+    fs.sync().unwrap();
+    let manifest = support::manifest(&fs);
+    drop((plain, top, fs));
+    // The device that returned has all of it, alone.
+    let alone = open(memory.devices().split_off(1), false);
+    assert!(!is_stale(&alone));
+    assert_same(&manifest, &support::manifest(&alone));
+    assert_sound(memory.0.iter().map(|device| &**device), "brought up to date");
 }
 
 /// Devices of a file system, each used without the other, for so many commits.

@@ -136,3 +136,42 @@ fn an_extent_is_shared_as_long_as_another_file_has_it() {
     assert_eq!(is_shared("second/file"), (true, true));
     assert_eq!(is_shared("third/file"), (true, true));
 }
+
+/// What was not committed yet is found, and asking commits nothing.
+#[test]
+fn places_of_data_are_found_without_a_commit() {
+    let devices = make(1, &small_nodes());
+    let fs = open(as_dyn(&devices), OpenOptions::new());
+    let root = fs.subvolume("/").unwrap();
+    let file = fragmented(&root, "file", 300);
+    root.snapshot("snapshot", SnapshotKind::Writable).unwrap();
+    fs.sync().unwrap();
+    let address = |file: &File| {
+        fs.write_back().unwrap();
+        UsedExtent::all_from(file, 0).unwrap().next().unwrap().unwrap().extent.logical.unwrap()
+    };
+    let old = address(&file);
+    let generation = fs.generation();
+    // The leaf is copied, and what refers to the data changes; then other files refer to it.
+    file.write_at(&[1; 10], 2 * SECTOR).unwrap();
+    let snapshot = fs.subvolume("snapshot").unwrap();
+    for number in 0..100 {
+        let copy = snapshot.create(format!("copy{number}"), 0o644).unwrap();
+        copy.clone_range(&file, 0, SECTOR, number * SECTOR).unwrap();
+    }
+    snapshot.remove_file("copy7").unwrap();
+    let new = root.create("new", 0o644).unwrap();
+    new.write_at(&[9; SECTOR as usize], 0).unwrap();
+    let new = address(&new);
+    let places = |logical| {
+        let found = fs.places_of(logical, false).unwrap();
+        let place = |it: &larder::FilePlace| (it.subvolume, it.inode, it.offset);
+        found.iter().map(place).collect::<Vec<_>>()
+    };
+    let found = [old, new].map(places);
+    assert_eq!((found[0].len(), found[1].len()), (2 + 99, 1));
+    assert!(file.is_shared(0).unwrap());
+    assert_eq!(fs.generation(), generation, "nothing was committed");
+    fs.sync().unwrap();
+    assert_eq!([old, new].map(places), found);
+}

@@ -184,7 +184,10 @@ fn failed_writeback_loses_no_data() {
         file.write_at(&[3; 5000], SECTOR).unwrap();
         faults.inject(Fault::fail(Operation::Write).times(1));
         device.gate.open();
-        assert_eq!(syncing.join().unwrap().unwrap_err().kind(), ErrorKind::Io);
+        let error = syncing.join().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        let place = format!("subvolume 5, inode {}, offset 0: ", file.number());
+        assert!(error.to_string().contains(&place), "{error}");
     });
     let mut expected = vec![2; 10 * SECTOR as usize];
     expected[SECTOR as usize..SECTOR as usize + 5000].fill(3);

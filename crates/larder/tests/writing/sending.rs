@@ -1,8 +1,15 @@
 //! Sending snapshots of a file system that is in use.
 
+use std::cell::Cell;
 use std::io::{self, Write};
+use std::sync::Arc;
 
-use larder::{ErrorKind, SendError, SendOptions, SendSnapshot, SnapshotKind, Subvolume};
+use larder::device::{Device, MemoryDevice};
+use larder::{
+    ErrorKind, Filesystem, OpenOptions, SendError, SendOptions, SendSnapshot, SnapshotKind,
+    Subvolume,
+};
+use larder_mkfs::{MkfsOptions, mkfs_on};
 use larder_testkit::{Content, ImageSpec, KernelImage};
 
 use super::{check, open};
@@ -93,4 +100,72 @@ fn a_send_reads_the_last_commit_and_keeps_it() {
     root.delete_subvolume("before").unwrap();
     drop((root, fs));
     check(&image, "deleted afterwards");
+}
+
+/// A small file system with small nodes, few of which are in memory, and a snapshot of many files.
+fn many_leaves() -> (Filesystem, Subvolume, Subvolume) {
+    let device = Arc::new(MemoryDevice::new("moving".to_owned(), 256 << 20));
+    let devices: Vec<Arc<dyn Device>> = vec![device];
+    let options = MkfsOptions { node_size_bytes: Some(4096), ..MkfsOptions::default() };
+    mkfs_on(&devices, &options).unwrap();
+    let options = OpenOptions::new().write(true).commit_interval(None).cache_bytes(0);
+    let fs = options.discard(true).open_devices(devices).unwrap();
+    let root = fs.subvolume("/").unwrap();
+    let work = root.create_subvolume("work").unwrap();
+    for number in 0..6000_u32 {
+        let file = work.create(format!("file{number}"), 0o644).unwrap();
+        file.write_at(&[number as u8; 1000], 0).unwrap();
+    }
+    let snapshot = work.snapshot_to(&root, "snapshot", SnapshotKind::ReadOnly).unwrap();
+    fs.sync().unwrap();
+    (fs, root, snapshot)
+}
+
+/// Writes files, until there is no space or there are this many.
+fn fill(fs: &Filesystem, root: &Subvolume, files: u32) -> larder::Result<()> {
+    for number in 0..files {
+        let file = root.create(format!("filling{number}"), 0o644)?;
+        file.write_at(&vec![number as u8; 1900], 0)?;
+        if number % 1000 == 0 {
+            fs.sync()?;
+        }
+    }
+    fs.sync()
+}
+
+/// The blocks of a snapshot go elsewhere while it is sent, and others are written where they were.
+#[test]
+fn a_send_reads_what_it_began_with_while_its_blocks_move() {
+    let (fs, root, snapshot) = many_leaves();
+    let expected = send(&snapshot, None, || {});
+    let sent = send(&snapshot, None, || {
+        for _ in 0..2 {
+            fs.move_tree(snapshot.id()).unwrap();
+            fs.sync().unwrap();
+        }
+        fill(&fs, &root, 5000).unwrap();
+    });
+    assert!(sent == expected);
+}
+
+/// A writer gets the space of a send, which then fails instead of sending something else.
+#[test]
+fn a_send_gives_way_to_writers_if_its_blocks_have_moved() {
+    let (fs, root, snapshot) = many_leaves();
+    let is_full = Cell::new(false);
+    let mut output = Output {
+        stream: Vec::new(),
+        meanwhile: Some(|| {
+            fs.move_tree(snapshot.id()).unwrap();
+            let full = fill(&fs, &root, u32::MAX).map_err(|error| error.kind());
+            assert_eq!(full, Err(ErrorKind::NoSpace));
+            is_full.set(true);
+        }),
+    };
+    let error = snapshot.send(&SendOptions::default(), &mut output).unwrap_err();
+    assert!(is_full.get());
+    assert!(error.to_string().contains("send it again"), "{error}");
+    // Without moves all of it is where it was.
+    let moved = send(&snapshot, None, || {});
+    assert!(send(&snapshot, None, || drop(fill(&fs, &root, u32::MAX))) == moved);
 }

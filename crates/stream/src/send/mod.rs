@@ -29,6 +29,7 @@ mod record;
 mod sender;
 
 use std::io::Write;
+use std::iter;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -140,6 +141,10 @@ pub fn send_reading(
         clone_sources: clone_sources.iter().map(|held| Subvolume::clone(held)).collect(),
         ..options.clone()
     };
+    let check = || {
+        let mut held = iter::once(&snapshot).chain(&parent).chain(&clone_sources);
+        Ok(held.try_for_each(SendGuard::check)?)
+    };
     let walk = |output: &mut pipeline::Output| {
         let changes = match &options.parent {
             Some(parent) => Changes::between(parent, &snapshot, reading.readers)?,
@@ -148,10 +153,11 @@ pub fn send_reading(
         if options.begins_stream {
             output.put_bytes(&stream_header(options.version));
         }
-        Sender::new(&snapshot, &options, reading, Arc::new(changes), output).send()
+        Sender::new(&snapshot, &options, reading, Arc::new(changes), output).send(&check)
     };
-    let (stream_bytes, inodes) =
-        pipeline::run(options.version, reading.readers.get(), output, walk)?;
+    let sent = pipeline::run(options.version, reading.readers.get(), output, walk);
+    // What is unreadable may only have moved.
+    let (stream_bytes, inodes) = sent.or_else(|error| check().and(Err(error)))?;
     Ok(Sent { stream_bytes, inodes })
 }
 

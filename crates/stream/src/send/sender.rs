@@ -83,14 +83,19 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Sends everything, and returns the number of inodes.
-    pub(super) fn send(mut self) -> Result<u64, SendError> {
+    /// Sends everything, and returns the number of inodes. The stream ends only if `check` finds that
+    /// all was read as it is.
+    pub(super) fn send(
+        mut self,
+        check: &dyn Fn() -> Result<(), SendError>,
+    ) -> Result<u64, SendError> {
         self.begin()?;
         let inodes = match self.changes.clone().as_ref() {
             Changes::Everything => self.send_all()?,
             Changes::Some(changes) => self.send_changes(changes)?,
         };
         self.finish_directories()?;
+        check()?;
         if self.options.ends_stream {
             self.output.put(&Command::End)?;
         }

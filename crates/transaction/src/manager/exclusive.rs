@@ -1,8 +1,9 @@
 //! The right to change trees while no other thread does.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use larder_btree::LiveTree;
+use larder_btree::{LiveTree, TreeView};
 use larder_format::item::RootItem;
 
 use super::TransactionManager;
@@ -10,6 +11,7 @@ use super::abort::AbortOnUnwind;
 use super::join_gate::Quiesced;
 use super::trees::NewSnapshot;
 use crate::error::Result;
+use crate::extent::{Backrefs, ReferringTree};
 
 /// The right to change trees while no other thread does: the join gate is quiesced as long as this
 /// lives.
@@ -57,6 +59,30 @@ impl<'m> Exclusive<'m> {
         configure: impl FnOnce(&mut RootItem),
     ) -> Result<Arc<LiveTree>> {
         self.manager.trees.snapshot(self, snapshot, configure)
+    }
+
+    /// Tells the hook that content [moved](super::TransactionHook::moved) away from these ranges.
+    pub fn moved(&self, ranges: &[Range<u64>]) {
+        if let Some(hook) = self.manager.hook.get() {
+            hook.moved(ranges);
+        }
+    }
+
+    /// What refers to extents now.
+    pub fn backrefs(&self) -> Backrefs<'_> {
+        let Self { manager, .. } = *self;
+        let find_tree = |id| {
+            let tree = manager.trees.open(id)?;
+            let found = tree.zip(manager.trees.root_item(id));
+            Ok(found.map(|(tree, (_, item))| ReferringTree::new(&item, TreeView::Live(tree))))
+        };
+        Backrefs::running(
+            TreeView::Live(manager.trees.extent().clone()),
+            manager.volume.nodesize(),
+            Box::new(find_tree),
+            &manager.tree_space.refs,
+            manager.generation(),
+        )
     }
 
     /// Notes that the commit in progress has taken all changes: the next join makes another due.

@@ -1,5 +1,7 @@
 //! The file system's own part in transactions.
 
+use std::ops::Range;
+
 use super::Exclusive;
 use crate::error::Result;
 
@@ -33,5 +35,15 @@ pub trait TransactionHook: Send + Sync {
     /// [`Priority::Cleaning`](crate::space::Priority::Cleaning) only. It skips what it cannot free.
     fn clean_deleted(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// The content of these ranges of logical addresses lies elsewhere from now on, in order and
+    /// apart from each other. What was remembered about the addresses is to be forgotten: other
+    /// content may come there once the transaction is durable.
+    ///
+    /// No thread is joined. Fingers need no word, since they notice that blocks changed, and kept
+    /// states need none, since their space is withheld.
+    fn moved(&self, ranges: &[Range<u64>]) {
+        let _ = ranges;
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! - Nothing that the state leads to changes while it is kept: its space is withheld
-//!   ([`Space::begin_keeping`]), and only superblocks are overwritten in place. The devices show
+//!   ([`Keeping`]), and only superblocks are overwritten in place. The devices show
 //!   those of the state.
 //! - A read succeeds only if the state was still kept after it. So a reader that met no error has
 //!   seen the state and nothing else.
@@ -18,17 +18,10 @@ use larder_format::superblock::{OFFSETS, SUPERBLOCK_SIZE};
 
 use super::TransactionManager;
 use crate::error::Result;
-use crate::space::Space;
+use crate::space::Keeping;
 
 /// Why a state ends before its readers.
 const GIVEN_UP: &str = "its state was given up, because programs needed the space that this kept";
-
-/// Keeps a state until it is dropped.
-struct Keeping {
-    space: Arc<Space>,
-    round: u64,
-    end: StateEnd,
-}
 
 /// A device as it was in the state.
 struct KeptDevice {
@@ -36,6 +29,7 @@ struct KeptDevice {
     /// Superblocks of the state, by their offsets.
     superblocks: Vec<(u64, Box<[u8; SUPERBLOCK_SIZE]>)>,
     keeping: Arc<Keeping>,
+    end: StateEnd,
 }
 
 impl TransactionManager {
@@ -48,16 +42,15 @@ impl TransactionManager {
         // Neither a commit nor a log is written meanwhile.
         let mut logs = self.lock_committing();
         self.commit_locked(&mut logs)?;
-        let space = self.space().clone();
         let end = StateEnd::default();
-        let round = space.begin_keeping();
-        let keeping = Arc::new(Keeping { space, round, end: end.clone() });
+        let keeping = Arc::new(Keeping::new(self.space()));
         let devices = self.volume().devices();
         let present = devices.iter().filter_map(|device| device.device());
         let kept = present.map(|device| KeptDevice {
             device: device.clone(),
             superblocks: superblocks_of(&**device),
             keeping: keeping.clone(),
+            end: end.clone(),
         });
         let kept = kept.map(|kept| Arc::new(kept) as Arc<dyn Device>).collect();
         Ok(KeptState::new(kept, end))
@@ -96,10 +89,10 @@ impl Device for KeptDevice {
                 buf[(from - offset) as usize..(to - offset) as usize].copy_from_slice(copied);
             }
         }
-        if self.keeping.space.is_kept(self.keeping.round) {
+        if self.keeping.is_kept() {
             return Ok(());
         }
-        self.keeping.end.set(GIVEN_UP);
+        self.end.set(GIVEN_UP);
         let given_up = io::Error::other(GIVEN_UP);
         Err(DeviceError::io(self, Operation::Read, offset, buf.len() as u64, given_up))
     }
@@ -124,16 +117,6 @@ impl Device for KeptDevice {
 impl KeptDevice {
     fn refusal(&self, operation: Operation) -> DeviceError {
         DeviceError::ReadOnly { device: self.name().to_owned(), operation }
-    }
-}
-
-impl Drop for Keeping {
-    fn drop(&mut self) {
-        if let Err(error) = self.space.end_keeping(self.round) {
-            tracing::error!(
-                "space that a reader had kept stays taken until the next mount: {error}"
-            );
-        }
     }
 }
 

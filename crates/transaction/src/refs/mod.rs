@@ -149,6 +149,12 @@ impl DelayedRefs {
         self.len() == 0
     }
 
+    /// The last head that begins at `logical` or before.
+    pub(crate) fn at_or_before(&self, logical: Logical) -> Option<(Logical, Head)> {
+        let queue = self.queue.lock();
+        queue.heads.range(..=logical).next_back().map(|(at, head)| (*at, head.clone()))
+    }
+
     /// Waits until no other thread has locked the ref head at `logical`, and locks it.
     pub fn lock_head(&self, logical: Logical) -> HeadLock<'_> {
         let mut queue = self.queue.lock();

@@ -10,6 +10,7 @@
 
 use std::mem;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use parking_lot::Mutex;
@@ -36,22 +37,51 @@ struct Withheld {
     freed: Pinned,
 }
 
+/// Keeps a durable state until it is dropped, or until the space is needed.
+#[derive(Debug)]
+pub(crate) struct Keeping {
+    space: Arc<Space>,
+    round: u64,
+}
+
+impl Keeping {
+    /// Keeps the last durable state. The caller keeps commits from beginning or ending meanwhile.
+    pub(crate) fn new(space: &Arc<Space>) -> Self {
+        Self { space: space.clone(), round: space.begin_keeping() }
+    }
+
+    /// Whether the state was not given up.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.space.is_kept(self.round)
+    }
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        if let Err(error) = self.space.end_keeping(self.round) {
+            tracing::error!(
+                "space that a reader had kept stays taken until the next mount: {error}"
+            );
+        }
+    }
+}
+
 impl Space {
     /// Keeps the last durable state until [`end_keeping`](Self::end_keeping), or until the space is
     /// needed. The caller keeps commits from beginning or ending meanwhile.
-    pub(crate) fn begin_keeping(&self) -> u64 {
+    fn begin_keeping(&self) -> u64 {
         let mut withheld = self.kept.withheld.lock();
         withheld.readers += 1;
         self.kept.round.load(SeqCst)
     }
 
     /// Whether a state that a reader keeps since `round` was not given up.
-    pub(crate) fn is_kept(&self, round: u64) -> bool {
+    fn is_kept(&self, round: u64) -> bool {
         self.kept.round.load(SeqCst) == round
     }
 
     /// A reader that began in `round` needs its state no more.
-    pub(crate) fn end_keeping(&self, round: u64) -> Result<()> {
+    fn end_keeping(&self, round: u64) -> Result<()> {
         let mut withheld = self.kept.withheld.lock();
         if !self.is_kept(round) {
             return Ok(());

@@ -37,6 +37,7 @@ use parking_lot::{Mutex, RwLock};
 
 use self::account::{Account, Count};
 use self::allocate::Hints;
+pub(crate) use self::kept::Keeping;
 use self::kept::KeptStates;
 use self::policy::ProfilePolicy;
 use crate::error::{Error, Result};

@@ -1,6 +1,7 @@
 //! Transactions on images of the kernel and of mkfs, judged by both checkers and by the kernel.
 
 mod crashes;
+mod extents;
 mod full;
 mod hostile;
 mod kernel_images;

@@ -12,6 +12,7 @@ mod copy;
 mod data;
 mod heal;
 mod rebuild;
+mod verify;
 
 pub use block::{BlockExpectation, BlockRead};
 pub(crate) use copy::Outdated;

@@ -4,6 +4,8 @@
 //! - Nothing is written through a volume that was opened for reading, nor to a seed.
 //! - When a write returns, every available copy has it; a missing device gets nothing.
 //! - Nothing is durable before a flush that follows.
+//! - A thread that copies content within a volume in use reads and writes it while no other thread
+//!   writes ([`Volume::without_writes`]), if others may change it.
 
 mod parity;
 mod superblock;
@@ -15,8 +17,9 @@ use larder_device::{DeviceError, Trouble};
 use larder_format::superblock::OFFSETS;
 use larder_format::{Logical, Physical, Superblock};
 
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, DeviceAddress};
 use crate::geometry::Geometry;
+use crate::member::VolumeDevice;
 use crate::problem::{CopyProblem, Unmapped};
 use crate::volume::Volume;
 use parity::write_rows;
@@ -56,6 +59,7 @@ impl Volume {
     /// range at the same time.
     pub fn write(&self, logical: Logical, mut bytes: &[u8]) -> Result<(), WriteError> {
         self.check_writable()?;
+        let _writing = self.writing.read();
         let geometry = self.geometry();
         geometry.for_each_chunk(logical, bytes.len() as u64, |chunk, at, part_bytes| {
             let part = bytes.split_off(..part_bytes as usize).expect("parts make up the range");
@@ -132,33 +136,38 @@ impl Volume {
         self.devices().iter().any(|device| device.wants_discards())
     }
 
+    /// Calls `act` while no thread [writes](Self::write): for a short time. It must not write so
+    /// itself.
+    pub fn without_writes<T>(&self, act: impl FnOnce() -> T) -> T {
+        let _alone = self.writing.write();
+        act()
+    }
+
+    /// Whether a device that missed commits has other content than `good`, which is the range as it
+    /// was read from other devices.
+    ///
+    /// # Panics
+    /// If the range lies in a chunk with parity.
+    pub fn has_old_copy(&self, logical: Logical, good: &[u8]) -> Result<bool, WriteError> {
+        let mut has_old = false;
+        self.geometry().for_each_old_copy(logical, good, |_, _, _| {
+            has_old = true;
+            Ok::<_, WriteError>(())
+        })?;
+        Ok(has_old)
+    }
+
     /// Writes a range to devices that missed commits, where their content differs. `good` is the
     /// range as it was read from other devices. Returns how many bytes were written.
     ///
     /// # Panics
     /// If the range lies in a chunk with parity.
-    pub fn refresh(&self, logical: Logical, mut good: &[u8]) -> Result<u64, WriteError> {
+    pub fn refresh(&self, logical: Logical, good: &[u8]) -> Result<u64, WriteError> {
         self.check_writable()?;
         let mut written_bytes = 0;
-        let mut found = Vec::new();
-        let geometry = self.geometry();
-        geometry.for_each_chunk(logical, good.len() as u64, |chunk, at, part_bytes| {
-            assert!(!chunk.has_parity(), "what has parity is brought up to date by rows");
-            for segment in chunk.segments(at, part_bytes) {
-                let part = good.split_off(..segment.len_bytes as usize).expect("parts of it");
-                let addresses = chunk.addresses(&segment);
-                for address in
-                    addresses.filter(|address| geometry.is_outdated(chunk, address.devid))
-                {
-                    found.resize(part.len(), 0);
-                    if geometry.read_device(address, &mut found).is_ok() && found == part {
-                        continue;
-                    }
-                    let Some(device) = geometry.device(address.devid) else { continue };
-                    device.write(&[IoSlice::new(part)], address.physical)?;
-                    written_bytes += segment.len_bytes;
-                }
-            }
+        self.geometry().for_each_old_copy(logical, good, |device, address, part| {
+            device.write(&[IoSlice::new(part)], address.physical)?;
+            written_bytes += part.len() as u64;
             Ok::<_, WriteError>(())
         })?;
         Ok(written_bytes)
@@ -189,6 +198,34 @@ impl Volume {
 }
 
 impl Geometry {
+    /// Visits the parts of a range on devices that missed commits whose content is not that of
+    /// `good`.
+    fn for_each_old_copy<E: From<Unmapped>>(
+        &self,
+        logical: Logical,
+        mut good: &[u8],
+        mut visit: impl FnMut(&VolumeDevice, DeviceAddress, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut found = Vec::new();
+        self.for_each_chunk(logical, good.len() as u64, |chunk, at, part_bytes| {
+            assert!(!chunk.has_parity(), "what has parity is brought up to date by rows");
+            for segment in chunk.segments(at, part_bytes) {
+                let part = good.split_off(..segment.len_bytes as usize).expect("parts of it");
+                let addresses = chunk.addresses(&segment);
+                for address in addresses.filter(|address| self.is_outdated(chunk, address.devid)) {
+                    found.resize(part.len(), 0);
+                    if self.read_device(address, &mut found).is_ok() && found == part {
+                        continue;
+                    }
+                    if let Some(device) = self.device(address.devid) {
+                        visit(device, address, part)?;
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
     fn check_chunk_writable(&self, chunk: &Chunk) -> Result<(), WriteError> {
         let is_lost = |devid| self.device(devid).is_none_or(|device| device.written_to().is_none());
         if chunk.survives(|stripe| is_lost(stripe.devid)) {

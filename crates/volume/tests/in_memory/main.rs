@@ -2,4 +2,5 @@
 
 mod mapping;
 mod synthetic;
+mod verify;
 mod writes;

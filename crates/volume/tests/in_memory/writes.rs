@@ -10,7 +10,7 @@ use larder_volume::{Chunk, ChunkMap, ChunkStripe, Volume, VolumeDevice};
 use proptest::prelude::*;
 use zerocopy::{FromZeros, IntoBytes};
 
-const START: u64 = 1 << 24;
+pub(super) const START: u64 = 1 << 24;
 const DEVICE_BYTES: u64 = 8 << 20;
 const ROWS: u64 = 6;
 
@@ -29,7 +29,7 @@ fn dev_item(devid: u64) -> DevItem {
     item
 }
 
-fn chunk(profile: Profile, stripes: usize) -> Chunk {
+pub(super) fn chunk(profile: Profile, stripes: usize) -> Chunk {
     let data = (stripes - profile.parities() as usize) / profile.copies() as usize;
     let stripes: Vec<ChunkStripe> = (1..=stripes as u64)
         .map(|number| {
@@ -43,7 +43,7 @@ fn chunk(profile: Profile, stripes: usize) -> Chunk {
 }
 
 /// The volume of a chunk on memory devices; `None` for a missing one.
-fn volume(chunk: &Chunk, devices: &[Option<Arc<MemoryDevice>>]) -> Volume {
+pub(super) fn volume(chunk: &Chunk, devices: &[Option<Arc<MemoryDevice>>]) -> Volume {
     let member = |(devid, device): (u64, &Option<Arc<MemoryDevice>>)| match device {
         Some(device) => VolumeDevice::new(dev_item(devid), device.clone() as Arc<dyn Device>),
         None => VolumeDevice::missing(dev_item(devid)),
@@ -53,7 +53,7 @@ fn volume(chunk: &Chunk, devices: &[Option<Arc<MemoryDevice>>]) -> Volume {
     Volume::new(superblock(), members, chunks)
 }
 
-fn memory(count: usize) -> Vec<Option<Arc<MemoryDevice>>> {
+pub(super) fn memory(count: usize) -> Vec<Option<Arc<MemoryDevice>>> {
     (1..=count)
         .map(|number| Some(Arc::new(MemoryDevice::new(format!("memory {number}"), DEVICE_BYTES))))
         .collect()

@@ -1,5 +1,7 @@
 //! Writing data to the devices: to new extents, compressed or not, or to space that the file has.
 
+use std::sync::Arc;
+
 use larder_format::Logical;
 use larder_format::compression::Algorithm;
 use larder_format::item::{FileExtentItem, FileExtentKind, InodeFlags, MAX_EXTENT_BYTES};
@@ -13,6 +15,7 @@ use crate::file::writeback::compress::{Outcome, Plan, pieces};
 use crate::file::writeback::compressors::Compressors;
 use crate::file::writeback::slices::Slices;
 use crate::file::writeback::taken::Taken;
+use crate::inode::id::InodeId;
 
 /// Checksums of more data than this are computed by several threads, in pieces of this size, which
 /// are whole sectors. For less, starting a thread takes longer than the work.
@@ -209,8 +212,14 @@ impl Writing<'_> {
         // Noted before it is written, so that an error gives it back.
         self.data.written.push(Written { start, place, checksums });
         let mut at = logical;
+        let InodeId { subvolume, number: inode } = self.extents.id;
         for piece in stored.pieces() {
-            self.core.volume().write(at, piece).map_err(EngineError::from)?;
+            self.core.volume().write(at, piece).map_err(|problem| EngineError::DataWrite {
+                subvolume,
+                inode,
+                offset: start,
+                problem: Arc::new(problem),
+            })?;
             at.0 += piece.len() as u64;
         }
         Ok(())
