@@ -37,7 +37,7 @@ impl Stored {
         &self,
         store: &dyn Store,
         manifest: &Manifest,
-    ) -> Result<Self, ObjectsError> {
+    ) -> Result<Self, StoreError> {
         let content = Bytes::from(manifest.encode());
         let version =
             store.replace(manifest::NAME, content.clone(), &self.version, &self.content)?;
