@@ -7,6 +7,7 @@ mod encryption;
 mod histories;
 mod lost_replies;
 mod refusals;
+mod replies;
 mod runbook;
 mod streams;
 mod support;
