@@ -96,6 +96,11 @@ impl HttpService for Client {
             let refusal = Refusal::new(status, &parts.headers, &content);
             return Err(HttpError::new(HttpErrorKind::Unknown, refusal));
         }
+        let has_content = [StatusCode::OK, StatusCode::PARTIAL_CONTENT].contains(&parts.status);
+        if is_reading && parts.status.is_success() && !has_content {
+            let what = format!("status {status} is no answer to a request for content");
+            return Err(interrupted(io::Error::other(what)));
+        }
         let longest = match range_bytes {
             // Nobody reads the body of a whole object in place of a part.
             Some(_) if parts.status != StatusCode::PARTIAL_CONTENT => None,
