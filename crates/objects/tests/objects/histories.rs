@@ -492,7 +492,7 @@ fn assert_all_end_well(time: Duration, store: fn() -> MemoryStore, key: fn() -> 
 
 #[test]
 fn every_history_ends_with_a_state_that_a_flush_made() {
-    assert_all_end_well(Duration::from_secs(50), MemoryStore::default, || None);
+    assert_all_end_well(Duration::from_secs(120), MemoryStore::default, || None);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod clones;
 mod damage;
 mod encryption;
 mod histories;
+mod interleavings;
 mod lost_replies;
 mod refusals;
 mod replies;
