@@ -346,7 +346,7 @@ mod tests {
         let object = |name: &str| {
             Ok(ObjectMeta {
                 location: name.into(),
-                last_modified: Default::default(),
+                last_modified: std::time::SystemTime::UNIX_EPOCH.into(),
                 size: 1,
                 e_tag: None,
                 version: None,

@@ -74,7 +74,7 @@ impl Shared {
         let store = &*self.content.store;
         self.patiently(|| {
             let created = store.create(&id.name(), object.clone());
-            if created.as_ref().is_err_and(|it| it.is_answer())
+            if created.as_ref().is_err_and(StoreError::is_answer)
                 && let Ok((Next::End { by }, _)) = Next::read(store, id, &self.nonce)
             {
                 return Err(self.fenced(by));
@@ -98,7 +98,7 @@ impl Shared {
         let mut looks = 0;
         let stored = self.patiently(|| {
             let replaced = commit.stored.replaced(store, &manifest);
-            if replaced.as_ref().is_err_and(|it| it.is_answer()) && self.is_past(&manifest) {
+            if replaced.as_ref().is_err_and(StoreError::is_answer) && self.is_past(&manifest) {
                 looks += 1;
                 if looks == LOOKS_AT_THE_PAST {
                     let why =
