@@ -208,22 +208,22 @@ fn synced_files_outlive_faults_and_the_daemon() {
     let mut mounted = mounted(&bucket, "pantry");
     let content = |file: u64| file.to_le_bytes().repeat(1 + (file * 977 % 9000) as usize);
     bucket.set(super::Weather { errors_percent: 20, ..super::Weather::default() });
-    let all = FILES * u64::from(effort());
+    let all = FILES * effort();
     let mut next_end = rng.random_range(0..FILES / 4);
     for file in 0..all {
-        super::write_and_sync(&mounted.join(&format!("{file}")), &content(file)).unwrap();
+        super::write_and_sync(&mounted.join(file.to_string()), &content(file)).unwrap();
         if file == next_end {
             next_end += rng.random_range(1..FILES / 2);
             mounted.kill();
             mounted.serve(&[]);
-            let found = fs::read(mounted.join(&format!("{file}"))).unwrap();
+            let found = fs::read(mounted.join(file.to_string())).unwrap();
             assert!(found == content(file), "file {file}");
         }
     }
     mounted.kill();
     mounted.serve(&[]);
     for file in 0..all {
-        let found = fs::read(mounted.join(&format!("{file}"))).unwrap();
+        let found = fs::read(mounted.join(file.to_string())).unwrap();
         assert!(found == content(file), "file {file}");
     }
     bucket.set(super::Weather::default());
