@@ -9,6 +9,7 @@
 //!   makes none that says more than was ever true.
 //! - No object is deleted before there is a copy of a manifest that has what the object says. So the
 //!   newest copy and the flushes after it say all that the manifest and the flushes after it say.
+//! - Content that no flush says, that of a rollback, counts when there is a copy that says it.
 
 use bytes::Bytes;
 
@@ -16,7 +17,7 @@ use crate::each::delete;
 use crate::error::ObjectsError;
 use crate::fetch::understood;
 use crate::manifest::Manifest;
-use crate::store::{Problem, Store};
+use crate::store::{Problem, Store, StoreError};
 
 const FOLDER: &str = "copies";
 
@@ -35,16 +36,26 @@ fn number(name: &str) -> Option<u64> {
 /// Makes a copy of a manifest that the store has. Returns whether it is there: nothing but a
 /// rebuilding needs it, so that what goes wrong is only reported.
 pub(crate) fn keep(store: &dyn Store, manifest: &Manifest, content: &Bytes) -> bool {
-    if let Err(error) = store.create(&name(manifest.number), content.clone()) {
+    let made = make(store, manifest, content);
+    if let Err(error) = &made {
         tracing::warn!("{error}; there is no copy of this manifest");
-        return false;
     }
+    made.is_ok()
+}
+
+/// Makes a copy of a manifest that the store has.
+pub(crate) fn make(
+    store: &dyn Store,
+    manifest: &Manifest,
+    content: &Bytes,
+) -> Result<(), StoreError> {
+    store.create(&name(manifest.number), content.clone())?;
     if let Some(old) = manifest.number.checked_sub(MOST)
         && let Err(error) = store.delete(&name(old))
     {
         tracing::debug!("{error}; an old copy of the manifest stays");
     }
-    true
+    Ok(())
 }
 
 /// Whether there are copies, as far as the store lists them.

@@ -636,9 +636,8 @@ fn take_over(
         manifest.next_flush = first_flush(manifest.epoch);
         manifest.writer = writer.clone();
         match stored.replaced(store, &manifest) {
-            Err(ObjectsError::Store(error))
-                if error.problem == Problem::Condition && attempt < MOST_ATTEMPTS => {}
-            Err(error) => return Err(error),
+            Err(error) if error.problem == Problem::Condition && attempt < MOST_ATTEMPTS => {}
+            Err(error) => return Err(error.into()),
             Ok(stored) => {
                 if !before.is_done {
                     tracing::warn!(

@@ -120,13 +120,14 @@ impl Next {
         fetched(store, id, |bytes| Self::decode(bytes, id))
     }
 
-    /// Whether the object `id`, which a list named, is the end of an epoch.
-    pub(crate) fn is_end(store: &dyn Store, id: ObjectId) -> Result<bool, ObjectsError> {
+    /// Whether the object `id`, which a list named, may be the end of an epoch.
+    pub(crate) fn may_be_end(store: &dyn Store, id: ObjectId) -> Result<bool, ObjectsError> {
         match Self::read_any(store, id) {
             Ok((next, _)) => Ok(matches!(next, Self::End { .. })),
             // What nobody understands stops a writer as well.
             Err(ObjectsError::Damaged { .. }) => Ok(true),
-            Err(ObjectsError::Store(error)) if error.problem == Problem::NotFound => Ok(false),
+            // It has gone, or the reply is wrong.
+            Err(ObjectsError::Store(error)) if error.problem == Problem::NotFound => Ok(true),
             Err(error) => Err(error),
         }
     }

@@ -76,7 +76,7 @@ pub(crate) fn collect(
             let Some((kind, id)) = Kind::parse(&listed.name) else { continue };
             // Objects of this writer may not be in any manifest yet. Earlier ones write no more.
             let is_left = id.epoch() < manifest.epoch && !known.contains(&id);
-            if is_left && !(kind == Kind::Flush && Next::is_end(store, id)?) {
+            if is_left && !(kind == Kind::Flush && Next::may_be_end(store, id)?) {
                 left.push(listed.name);
             }
         }

@@ -10,7 +10,7 @@ use crate::each::each;
 use crate::error::ObjectsError;
 use crate::fetch::understood;
 use crate::flush::Next;
-use crate::id::ObjectId;
+use crate::id::{Kind, ObjectId};
 use crate::manifest::{self, Manifest};
 use crate::store::{Problem, Store, StoreError, Version, Versioned};
 
@@ -37,7 +37,7 @@ impl Stored {
         &self,
         store: &dyn Store,
         manifest: &Manifest,
-    ) -> Result<Self, ObjectsError> {
+    ) -> Result<Self, StoreError> {
         let content = Bytes::from(manifest.encode());
         let version =
             store.replace(manifest::NAME, content.clone(), &self.version, &self.content)?;
@@ -109,7 +109,7 @@ pub(crate) fn read(store: &dyn Store) -> Result<Manifest, ObjectsError> {
         Err(error @ ObjectsError::Damaged { .. }) => {
             let Ok(Some(manifest)) = copies::newest(store) else { return Err(error) };
             tracing::warn!("{error}; a copy of it is read; 'larder objects rebuild' mends it");
-            return newest_after(store, manifest);
+            return newest_after(store, manifest, follow);
         }
         result => result?,
     };
@@ -128,14 +128,43 @@ pub(crate) fn read(store: &dyn Store) -> Result<Manifest, ObjectsError> {
     Ok(manifest)
 }
 
-/// What a copy of a manifest and the flushes after it say. The writer may have been followed by
-/// others since the copy was made only if those have made no flush.
+/// What a copy of a manifest and the flushes after it say.
+///
+/// The flushes of its epoch come first. A writer that has taken over since, and could keep no copy,
+/// has made flushes of a later epoch: they go on from the end of the one before. `follow` adds those
+/// of the manifest's epoch to it.
 pub(crate) fn newest_after(
     store: &dyn Store,
     mut manifest: Manifest,
+    follow: impl Fn(&dyn Store, &mut Manifest) -> Result<Follows, ObjectsError>,
 ) -> Result<Manifest, ObjectsError> {
-    follow(store, &mut manifest)?.check(store)?;
-    Ok(manifest)
+    let mut later = first_flushes(store)?;
+    loop {
+        follow(store, &mut manifest)?.check(store)?;
+        later = later.split_off(&(manifest.epoch + 1));
+        let Some((epoch, first)) = later.pop_first() else { return Ok(manifest) };
+        let (next, nonce) = Next::read_any(store, first)?;
+        // States of a writer that takes over go on where the one before ended.
+        if let Next::Flush(flush) = next
+            && flush.state.number != manifest.state().number + 1
+        {
+            let why = "flushes before it are missing, and no copy of a manifest has what they said";
+            return Err(ObjectsError::damaged(store, &first.name(), &why));
+        }
+        manifest.writer.nonce = nonce;
+        (manifest.epoch, manifest.next_flush) = (epoch, first);
+    }
+}
+
+/// The first flush of each epoch that is there.
+fn first_flushes(store: &dyn Store) -> Result<BTreeMap<u32, ObjectId>, ObjectsError> {
+    let mut first = BTreeMap::new();
+    for listed in store.list(Kind::Flush.folder())? {
+        let Some((Kind::Flush, id)) = Kind::parse(&listed.name) else { continue };
+        let least = first.entry(id.epoch()).or_insert(id);
+        *least = (*least).min(id);
+    }
+    Ok(first)
 }
 
 /// Ends the writing of the manifest's epoch, unless somebody has: no flush follows those that are in

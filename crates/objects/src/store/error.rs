@@ -55,8 +55,13 @@ impl StoreError {
         Self { problem, object: format!("{store}/{name}"), source: source.into() }
     }
 
+    /// Whether the store says with it that the object is not what the caller expects.
+    pub(crate) fn is_answer(&self) -> bool {
+        matches!(self.problem, Problem::Condition | Problem::NotFound)
+    }
+
     /// The same refusal, of which the condition was not the reason.
-    pub(super) fn into_passing(self) -> Self {
+    pub(crate) fn into_passing(self) -> Self {
         Self { problem: Problem::Temporary, ..self }
     }
 }

@@ -2,10 +2,12 @@
 
 use std::error::Error;
 use std::io::{self, Read};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use http::header::{AUTHORIZATION, RANGE};
+use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
@@ -22,11 +24,23 @@ use super::roots::trusted;
 /// How long a request may stand still. It is repeated then.
 const STANDSTILL: Duration = Duration::from_secs(30);
 
+/// In that time a body makes such progress at least, in bytes. A slower one stands still as well.
+const LEAST_PROGRESS: u64 = 16 << 10;
+
 /// Memory for a reply up to this length is there before it comes.
 const LIKELY_REPLY: u64 = 16 << 20;
 
-/// The longest reply. Nothing asks for a longer one.
-const LONGEST_REPLY: u64 = 1 << 30;
+/// The longest reply to a request for a whole object, or for a list.
+const LONGEST_REPLY: u64 = 256 << 20;
+
+/// The longest reply to a request that changes something.
+const LONGEST_ANSWER: u64 = 1 << 20;
+
+/// So much is read of a reply that refuses a request.
+const LONGEST_REFUSAL: u64 = 64 << 10;
+
+/// Requests without keys are led elsewhere so often at most.
+const MOST_REDIRECTS: u32 = 5;
 
 #[derive(Debug)]
 pub(super) struct Connector;
@@ -42,6 +56,7 @@ impl HttpConnector for Connector {
             .timeout_connect(Some(STANDSTILL))
             .timeout_per_read(Some(STANDSTILL))
             .timeout_per_write(Some(STANDSTILL))
+            .timeout_recv_response(Some(2 * STANDSTILL))
             .tls_config(TlsConfig::builder().root_certs(roots).build())
             .max_idle_connections(32)
             .max_idle_connections_per_host(32)
@@ -62,24 +77,87 @@ impl HttpService for Client {
             Some(bytes) => bytes.clone(),
             None => collect(body).await?,
         };
+        let range_bytes = range_bytes(&parts);
+        let is_reading = [Method::GET, Method::HEAD].contains(&parts.method);
+        // Elsewhere keys are wrong, and a request that changes something is another one.
+        let is_led = is_reading && !parts.headers.contains_key(AUTHORIZATION);
         let request = http::Request::from_parts(parts, &content[..]);
+        let progress = 1 + (content.len() as u64 / LEAST_PROGRESS) as u32;
+        let request = self.0.configure_request(request);
+        let request = request
+            .max_redirects(if is_led { MOST_REDIRECTS } else { 0 })
+            .timeout_send_body(Some(STANDSTILL * progress))
+            .build();
         let reply = self.0.run(request).map_err(failed)?;
         let (parts, mut body) = reply.into_parts();
-        let content = read(&mut body).map_err(failed)?;
-        if Refusal::is_one(parts.status.as_u16()) {
-            let refusal = Refusal::new(parts.status.as_u16(), &content);
+        let status = parts.status.as_u16();
+        if Refusal::is_one(status) {
+            let content = read(&mut body, LONGEST_REFUSAL, Longer::IsCut).unwrap_or_default();
+            let refusal = Refusal::new(status, &parts.headers, &content);
             return Err(HttpError::new(HttpErrorKind::Unknown, refusal));
         }
+        let has_content = [StatusCode::OK, StatusCode::PARTIAL_CONTENT].contains(&parts.status);
+        if is_reading && parts.status.is_success() && !has_content {
+            let what = format!("status {status} is no answer to a request for content");
+            return Err(interrupted(io::Error::other(what)));
+        }
+        let longest = match range_bytes {
+            // Nobody reads the body of a whole object in place of a part.
+            Some(_) if parts.status != StatusCode::PARTIAL_CONTENT => None,
+            Some(bytes) => Some(bytes),
+            None if is_reading => Some(LONGEST_REPLY),
+            None => Some(LONGEST_ANSWER),
+        };
+        let content = match longest {
+            Some(bytes) => read(&mut body, bytes, Longer::IsWrong).map_err(interrupted)?,
+            None => Vec::new(),
+        };
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(content)))
     }
 }
 
-/// Reads a reply into memory of the length that the server has told.
-fn read(body: &mut ureq::Body) -> Result<Vec<u8>, ureq::Error> {
-    let expected = body.content_length().unwrap_or(0).min(LIKELY_REPLY);
+/// How many bytes a request asks for, if it asks for a part.
+fn range_bytes(parts: &http::request::Parts) -> Option<u64> {
+    let text = parts.headers.get(RANGE)?.to_str().ok()?.strip_prefix("bytes=")?;
+    let (first, last) = text.split_once('-')?;
+    let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+    last.checked_sub(first)?.checked_add(1)
+}
+
+/// What a reply is that goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Longer {
+    IsCut,
+    IsWrong,
+}
+
+/// Reads a reply of at most `longest` bytes into memory of the length that the server has told.
+fn read(body: &mut ureq::Body, longest: u64, longer: Longer) -> io::Result<Vec<u8>> {
+    let expected = body.content_length().unwrap_or(0).min(LIKELY_REPLY).min(longest);
     let mut content = Vec::with_capacity(expected as usize);
-    body.with_config().limit(LONGEST_REPLY).reader().read_to_end(&mut content)?;
+    // One more byte shows that it goes on.
+    let mut reader = body.with_config().limit(u64::MAX).reader().take(longest + 1);
+    let mut seen = (Instant::now(), 0);
+    while reader.by_ref().take(LEAST_PROGRESS).read_to_end(&mut content)? > 0 {
+        let len = content.len() as u64;
+        if seen.0.elapsed() > STANDSTILL {
+            if len - seen.1 < LEAST_PROGRESS {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the reply stands still"));
+            }
+            seen = (Instant::now(), len);
+        }
+    }
+    if content.len() as u64 > longest {
+        if longer == Longer::IsWrong {
+            return Err(io::Error::other("the reply is longer than what was asked for"));
+        }
+        content.truncate(longest as usize);
+    }
     Ok(content)
+}
+
+fn interrupted(error: io::Error) -> HttpError {
+    HttpError::new(HttpErrorKind::Interrupted, error)
 }
 
 async fn collect(body: HttpRequestBody) -> Result<Bytes, HttpError> {

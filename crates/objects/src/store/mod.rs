@@ -112,7 +112,7 @@ pub trait Store: Send + Sync + fmt::Debug {
             Err(error) if error.problem == Problem::Condition => error,
             result => return result,
         };
-        match self.get_versioned(name) {
+        match looked_at(self, name, |found| found.content == content) {
             Ok(found) if found.content == content => Ok(()),
             Ok(_) => Err(refused),
             Err(error) if error.problem == Problem::NotFound => Err(refused.into_passing()),
@@ -137,7 +137,8 @@ pub trait Store: Send + Sync + fmt::Debug {
             Err(error) if error.problem == Problem::Condition => error,
             result => return result,
         };
-        let found = self.get_versioned(name)?;
+        let is_known = |found: &Versioned| found.content == content || found.content == before;
+        let found = looked_at(self, name, is_known)?;
         if found.content == content {
             return Ok(found.version);
         }
@@ -175,4 +176,26 @@ pub trait Store: Send + Sync + fmt::Debug {
     fn trouble(&self) -> Option<String> {
         None
     }
+}
+
+/// So often at most somebody looks at an object that gives other content each time.
+const MOST_LOOKS: u32 = 8;
+
+/// An object, as two replies in a row show it, or as one does that `is_known` knows: a single reply
+/// may be wrong.
+fn looked_at<S: Store + ?Sized>(
+    store: &S,
+    name: &str,
+    is_known: impl Fn(&Versioned) -> bool,
+) -> Result<Versioned, StoreError> {
+    let mut last: Option<Versioned> = None;
+    for _ in 0..MOST_LOOKS {
+        let found = store.get_versioned(name)?;
+        if is_known(&found) || last.is_some_and(|last| last.content == found.content) {
+            return Ok(found);
+        }
+        last = Some(found);
+    }
+    let why = "each reply gives other content";
+    Err(StoreError::new(Problem::Temporary, store.name(), name, why))
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use http::HeaderMap;
+
 use super::Problem;
 
 /// Codes of refusals that go away by themselves, whatever the status.
@@ -46,8 +48,17 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    pub(super) fn new(status: u16, body: &[u8]) -> Self {
-        let text = String::from_utf8_lossy(body);
+    pub(super) fn new(status: u16, headers: &HeaderMap, body: &[u8]) -> Self {
+        let header = |name| headers.get(name).map(|it| String::from_utf8_lossy(it.as_bytes()));
+        let text = match (header("x-amz-bucket-region"), header("location")) {
+            (Some(region), _) if is_elsewhere(status) => {
+                format!("the bucket is in the region {region}: set AWS_REGION").into()
+            }
+            (_, Some(place)) if is_elsewhere(status) => {
+                format!("what is asked for is at {place}: correct the endpoint").into()
+            }
+            _ => String::from_utf8_lossy(body),
+        };
         let code = text.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>"));
         let code = code.map(|(code, _)| code.trim().to_owned()).unwrap_or_default();
         Self { status, code, text: text.chars().take(MOST_TEXT).collect() }
@@ -55,7 +66,7 @@ impl Refusal {
 
     /// Whether a reply of this status has no other meaning for the caller.
     pub(super) fn is_one(status: u16) -> bool {
-        status >= 400 && status != 404 && status != 412
+        is_elsewhere(status) || (status >= 400 && status != 404 && status != 412)
     }
 
     pub(super) fn problem(&self) -> Problem {
@@ -75,6 +86,11 @@ impl Refusal {
     }
 }
 
+/// Whether a reply of this status leads to another place, where no request goes by itself.
+fn is_elsewhere(status: u16) -> bool {
+    (300..400).contains(&status) && status != 304
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { status, code, text } = self;
@@ -91,7 +107,7 @@ mod tests {
 
     fn problem(status: u16, code: &str) -> Problem {
         let body = format!("<?xml version='1.0'?><Error><Code>{code}</Code></Error>");
-        Refusal::new(status, body.as_bytes()).problem()
+        Refusal::new(status, &HeaderMap::new(), body.as_bytes()).problem()
     }
 
     #[test]
@@ -126,7 +142,7 @@ mod tests {
     #[test]
     fn any_bytes_are_a_reply() {
         for body in [&b""[..], b"<Code>", b"</Code><Code>", &[0xff; 2000]] {
-            let refusal = Refusal::new(400, body);
+            let refusal = Refusal::new(400, &HeaderMap::new(), body);
             assert_eq!(refusal.problem(), Problem::Other);
             assert!(refusal.to_string().len() < 4 * MOST_TEXT);
         }

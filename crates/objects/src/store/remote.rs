@@ -1,20 +1,21 @@
 //! Object storage: S3 and what speaks like it, GCS, Azure, and HTTP for reading.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures_executor::block_on;
-use futures_util::TryStreamExt;
+use futures_util::{Stream, TryStreamExt};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::http::HttpBuilder;
 use object_store::path::Path;
 use object_store::{
-    Attribute, Attributes, BackoffConfig, GetOptions, GetRange, ObjectStore, ObjectStoreExt,
-    ObjectStoreScheme, PutMode, PutOptions, PutPayload, RetryConfig, UpdateVersion,
+    Attribute, Attributes, BackoffConfig, GetOptions, GetRange, ObjectMeta, ObjectStore,
+    ObjectStoreExt, ObjectStoreScheme, PutMode, PutOptions, PutPayload, RetryConfig, UpdateVersion,
 };
 use parking_lot::RwLock;
 use url::Url;
@@ -27,6 +28,9 @@ use crate::settings::STORAGE_CLASS;
 
 /// Where objects lie that hold content, which may be large.
 const CONTENT: [&str; 2] = ["segments/", "streams/"];
+
+/// A list that repeats more names goes on for ever.
+const MOST_REPEATED: u64 = 10_000;
 
 /// A bucket, or a part of it.
 ///
@@ -241,16 +245,33 @@ impl Store for Remote {
             return Err(StoreError::new(Problem::Unsupported, &self.name, prefix, why));
         }
         let below = self.path(prefix);
-        let list =
-            |store: &dyn ObjectStore| block_on(store.list(Some(&below)).try_collect::<Vec<_>>());
-        let found = self.ask(prefix, list)?;
-        let name = |object: object_store::ObjectMeta| {
+        let found = self.ask(prefix, |store| block_on(gathered(store.list(Some(&below)))))?;
+        let name = |object: ObjectMeta| {
             let parts: Vec<_> = object.location.prefix_match(&self.prefix)?.collect();
             let names: Vec<_> = parts.iter().map(AsRef::as_ref).collect();
             Some(Listed { name: names.join("/"), len_bytes: object.size })
         };
         Ok(found.into_iter().filter_map(name).collect())
     }
+}
+
+/// The objects of a list, each once.
+async fn gathered(
+    mut list: impl Stream<Item = object_store::Result<ObjectMeta>> + Unpin,
+) -> object_store::Result<Vec<ObjectMeta>> {
+    let (mut found, mut seen, mut repeated) = (Vec::new(), HashSet::new(), 0);
+    while let Some(object) = list.try_next().await? {
+        if seen.insert(object.location.clone()) {
+            found.push(object);
+            continue;
+        }
+        repeated += 1;
+        if repeated > MOST_REPEATED {
+            let source = "the list names the same objects again and again".into();
+            return Err(object_store::Error::Generic { store: "list", source });
+        }
+    }
+    Ok(found)
 }
 
 fn build(
@@ -316,7 +337,27 @@ fn version_of(e_tag: Option<String>, version: Option<String>) -> Version {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::stream;
+
     use super::*;
+
+    #[test]
+    fn a_list_without_end_is_an_error() {
+        let object = |name: &str| {
+            Ok(ObjectMeta {
+                location: name.into(),
+                last_modified: std::time::SystemTime::UNIX_EPOCH.into(),
+                size: 1,
+                e_tag: None,
+                version: None,
+            })
+        };
+        let endless = stream::iter(["a", "b"].into_iter().cycle().map(object));
+        let error = block_on(gathered(endless)).unwrap_err().to_string();
+        assert!(error.contains("again and again"), "{error}");
+        let twice = stream::iter(["a", "b", "b", "c"].into_iter().map(object));
+        assert_eq!(block_on(gathered(twice)).unwrap().len(), 3);
+    }
 
     #[test]
     fn classes_that_give_nothing_at_once_are_refused() {

@@ -9,7 +9,7 @@ use crate::id::ObjectId;
 use crate::manifest::Manifest;
 use crate::map::{Delta, ObjectRecord};
 use crate::states::State;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// A manifest that would name more segments becomes a checkpoint.
 const MOST_TAIL: usize = 512;
@@ -96,11 +96,21 @@ impl Commit {
 
     /// Makes sure that there is a copy of the manifest in the store. Returns whether there is.
     pub(super) fn is_copied(&mut self, store: &dyn Store) -> bool {
+        let copied = self.copy(store);
+        if let Err(error) = &copied {
+            tracing::warn!("{error}; there is no copy of this manifest");
+        }
+        copied.is_ok()
+    }
+
+    /// Makes sure that there is a copy of the manifest in the store.
+    pub(super) fn copy(&mut self, store: &dyn Store) -> Result<(), StoreError> {
         let Stored { content, is_copied, .. } = &mut self.stored;
         if !*is_copied && let Ok(manifest) = Manifest::decode(content) {
-            *is_copied = copies::keep(store, &manifest, content);
+            copies::make(store, &manifest, content)?;
+            *is_copied = true;
         }
-        *is_copied
+        Ok(())
     }
 
     /// Whether a segment was adopted since the checkpoint.

@@ -108,9 +108,8 @@ impl Writer {
         clock: Clock,
         options: &Options,
     ) -> Self {
-        let (epoch, nonce) = (manifest.epoch, manifest.writer.nonce);
-        let shared = Shared::new(content, Patience::new(options.patience), nonce);
-        let open = Open::new(epoch, options.segment_bytes);
+        let shared = Shared::new(content, Patience::new(options.patience), &manifest);
+        let open = Open::new(manifest.epoch, options.segment_bytes);
         shared.expect(&open.segment);
         Self {
             shared: Arc::new(shared),

@@ -50,7 +50,8 @@ impl Writer {
         let gone = commit.manifest.tail.iter().map(|segment| segment.id).collect();
         let manifest = commit.manifest.clone();
         self.shared.recording(|| {
-            self.install(&mut commit, manifest, new, &past.checkpoint, &old, state)
+            self.install(&mut commit, manifest, new, &past.checkpoint, &old, state)?;
+            self.shared.patiently(|| Ok(commit.copy(store)?))
         })?;
         let _no_writer = self.open.lock();
         self.shared.content.recent.forget(&gone);

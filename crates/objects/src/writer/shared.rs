@@ -13,10 +13,10 @@ use crate::error::ObjectsError;
 use crate::flush::{Flush, Next};
 use crate::head::read_manifest;
 use crate::id::{Kind, ObjectId};
-use crate::manifest::Manifest;
+use crate::manifest::{self, Manifest};
 use crate::patience::Patience;
 use crate::segment::{Closed, OpenSegment};
-use crate::store::{Problem, StoreError};
+use crate::store::StoreError;
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -27,17 +27,23 @@ pub(super) struct Shared {
     pub(super) patience: Patience,
     /// What the manifest says of its writer.
     nonce: [u8; 16],
+    epoch: u32,
 }
 
+/// So often a writer looks again that finds a manifest from before its own: the reply may be old. If
+/// not, somebody has set the store back.
+const LOOKS_AT_THE_PAST: u32 = 8;
+
 impl Shared {
-    pub(super) fn new(content: Arc<Content>, patience: Patience, nonce: [u8; 16]) -> Self {
+    pub(super) fn new(content: Arc<Content>, patience: Patience, manifest: &Manifest) -> Self {
         Self {
             content,
             uploads: Mutex::default(),
             uploaded: Condvar::new(),
             failure: OnceLock::new(),
             patience,
-            nonce,
+            nonce: manifest.writer.nonce,
+            epoch: manifest.epoch,
         }
     }
 
@@ -54,8 +60,9 @@ impl Shared {
         self.patience.repeat(|| self.check().and_then(|()| self.check_owner()), request)
     }
 
+    /// Creates an object that only this writer creates.
     pub(super) fn create(&self, name: &str, content: &Bytes) -> Result<(), ObjectsError> {
-        self.patiently(|| Ok(self.content.store.create(name, content.clone())?))
+        self.patiently(|| self.judged(self.content.store.create(name, content.clone())))
     }
 
     /// Makes the flush that follows the newest state.
@@ -64,7 +71,16 @@ impl Shared {
         let next = Next::Flush(flush);
         let object = next.encode(id, &self.nonce);
         let Next::Flush(flush) = next else { unreachable!("it was one") };
-        self.create(&id.name(), &object).map_err(|error| self.explained(error, Some(id)))?;
+        let store = &*self.content.store;
+        self.patiently(|| {
+            let created = store.create(&id.name(), object.clone());
+            if created.as_ref().is_err_and(StoreError::is_answer)
+                && let Ok((Next::End { by }, _)) = Next::read(store, id, &self.nonce)
+            {
+                return Err(self.fenced(by));
+            }
+            self.judged(created)
+        })?;
         if !flush.content.is_empty() {
             self.content.cache.keep_flush(id, flush.content.clone());
         }
@@ -79,33 +95,52 @@ impl Shared {
     ) -> Result<(), ObjectsError> {
         let store = &*self.content.store;
         manifest.number += 1;
-        let replaced = self.patiently(|| commit.stored.replaced(store, &manifest));
-        let stored = replaced.map_err(|error| self.explained(error, None))?;
+        let mut looks = 0;
+        let stored = self.patiently(|| {
+            let replaced = commit.stored.replaced(store, &manifest);
+            if replaced.as_ref().is_err_and(StoreError::is_answer) && self.is_past(&manifest) {
+                looks += 1;
+                if looks == LOOKS_AT_THE_PAST {
+                    let why =
+                        "it is from before the last one that was written: somebody has set it back";
+                    return Err(ObjectsError::damaged(store, manifest::NAME, &why));
+                }
+            }
+            self.judged(replaced)
+        })?;
         commit.set_stored(manifest, stored);
         Ok(())
     }
 
-    /// Another writer is why a condition does not hold. `flush` is the flush that it came before.
-    fn explained(&self, error: ObjectsError, flush: Option<ObjectId>) -> ObjectsError {
-        let ObjectsError::Store(StoreError { problem: Problem::Condition, .. }) = &error else {
-            return error;
-        };
-        let store = &*self.content.store;
-        match flush.map(|id| Next::read(store, id, &self.nonce)) {
-            Some(Ok((Next::End { by }, _))) => {
-                ObjectsError::Fenced { store: store.name().to_owned(), by }
+    /// Whether the manifest in the store is one from before that which `next` follows.
+    fn is_past(&self, next: &Manifest) -> bool {
+        read_manifest(&*self.content.store)
+            .is_ok_and(|(found, _)| found.epoch < next.epoch || found.number + 1 < next.number)
+    }
+
+    /// If a store says that an object is another one, which only this writer creates or replaces:
+    /// either another writer has followed it, or a reply is wrong.
+    fn judged<T>(&self, result: Result<T, StoreError>) -> Result<T, ObjectsError> {
+        match result {
+            Err(error) if error.is_answer() => {
+                self.check_owner()?;
+                Err(error.into_passing().into())
             }
-            _ => self.check_owner().err().unwrap_or(error),
+            result => Ok(result?),
         }
     }
 
-    /// Whether the manifest in the store is another writer's. While it cannot be read, it is not.
+    fn fenced(&self, by: String) -> ObjectsError {
+        ObjectsError::Fenced { store: self.content.store.name().to_owned(), by }
+    }
+
+    /// Whether the manifest in the store is that of a writer which has followed this one. While it
+    /// cannot be read, it is not; nor while it is older.
     fn check_owner(&self) -> Result<(), ObjectsError> {
         match read_manifest(&*self.content.store) {
-            Ok((other, _)) if other.writer.nonce != self.nonce => Err(ObjectsError::Fenced {
-                store: self.content.store.name().to_owned(),
-                by: other.writer.to_string(),
-            }),
+            Ok((other, _)) if other.epoch >= self.epoch && other.writer.nonce != self.nonce => {
+                Err(self.fenced(other.writer.to_string()))
+            }
             _ => Ok(()),
         }
     }

@@ -1,8 +1,8 @@
 //! Every refusal at every request of a writer: it loses nothing, and goes on.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use bytes::Bytes;
@@ -12,7 +12,9 @@ use larder_objects::{
     info,
 };
 
-use crate::support::{MemoryStore, REFUSALS, assert_sound, error, keys, opened};
+use crate::support::{Lie, MemoryStore, REFUSALS, assert_sound, error, keys, opened, seed};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 
 /// A store that refuses one request, or so many from one on.
 #[derive(Debug)]
@@ -220,4 +222,105 @@ fn a_wrong_version_in_a_reply_ends_no_writer() {
         }
         assert_content(&device, 20);
     }
+}
+
+/// A store that does what it is asked for and says that it has not, whose replies to those who look
+/// then may be wrong.
+#[derive(Debug)]
+struct Lying(MemoryStore, Mutex<(StdRng, Vec<Versioned>)>);
+
+impl Lying {
+    fn change<T>(&self, name: &str, done: Result<T, StoreError>) -> Result<T, StoreError> {
+        let done = done?;
+        let is_denied = self.1.lock().unwrap().0.random_bool(0.3);
+        if is_denied { Err(error(Problem::Condition, name)) } else { Ok(done) }
+    }
+}
+
+impl Store for Lying {
+    fn name(&self) -> &'static str {
+        "lying"
+    }
+
+    fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        self.0.get(name, range)
+    }
+
+    fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
+        let found = self.0.get_versioned(name)?;
+        let (rng, past) = &mut *self.1.lock().unwrap();
+        if name == "manifest" {
+            past.push(found.clone());
+        }
+        if rng.random_bool(0.5) {
+            return Ok(found);
+        }
+        Lie::ALL[rng.random_range(0..Lie::ALL.len())].told(name, found, past, rng)
+    }
+
+    fn try_create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
+        self.change(name, self.0.try_create(name, content))
+    }
+
+    fn try_replace(
+        &self,
+        name: &str,
+        content: Bytes,
+        version: &Version,
+    ) -> Result<Version, StoreError> {
+        self.change(name, self.0.try_replace(name, content, version))
+    }
+
+    fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.0.delete(name)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        self.0.list(prefix)
+    }
+}
+
+#[test]
+fn wrong_replies_to_a_writer_that_looks_do_not_end_it() {
+    thread::scope(|scope| {
+        for seed in seed()..seed() + 8 {
+            scope.spawn(move || {
+                let store = MemoryStore::default();
+                ObjectDevice::create(&store, 1 << 20, Policy::default(), 0).unwrap();
+                let rng = StdRng::seed_from_u64(seed);
+                let lying = Arc::new(Lying(store, Mutex::new((rng, Vec::new()))));
+                let store: Arc<dyn Store> = Arc::clone(&lying) as _;
+                let options =
+                    Options { segment_bytes: 1024, most_flushes: 3, ..Options::default() };
+                // Whoever opens it is told what went wrong.
+                let opened = (0..1000)
+                    .find_map(|_| ObjectDevice::open_elsewhere(Arc::clone(&store), &options).ok());
+                let device = opened.unwrap();
+                drop(store);
+                for round in 0..30 {
+                    device.write_at(&[round + 1; BLOCK], u64::from(round) * BLOCK as u64).unwrap();
+                    device.flush().unwrap();
+                }
+                drop(device);
+                let store: Arc<dyn Store> = Arc::new(Arc::into_inner(lying).unwrap().0);
+                assert_sound(&*store);
+                let device = ObjectDevice::open_read_only(store, None, &options).unwrap();
+                assert_content(&device, 30);
+            });
+        }
+    });
+}
+
+/// A manifest from before the last one, which stays, is no wrong reply.
+#[test]
+fn a_store_that_was_set_back_ends_a_writer() {
+    let store = Arc::new(MemoryStore::default());
+    ObjectDevice::create(&*store, 1 << 20, Policy::default(), 0).unwrap();
+    let past = store.get_versioned("manifest").unwrap();
+    let shared = Arc::clone(&store) as Arc<dyn Store>;
+    let device = ObjectDevice::open_elsewhere(shared, &Options::default()).unwrap();
+    let now = store.get_versioned("manifest").unwrap();
+    store.replace("manifest", past.content, &now.version, &now.content).unwrap();
+    let error = device.set_policy(Policy::default(), 7).unwrap_err();
+    assert!(error.to_string().contains("set it back"), "{error}");
 }

@@ -243,12 +243,51 @@ struct State {
     delayed: Vec<Request>,
     /// How many requests the writer can still make.
     left: u64,
+    /// What manifests were, for replies that are old.
+    past: Vec<Versioned>,
+}
+
+/// What is wrong with a reply that seems right.
+#[derive(Clone, Copy)]
+pub(crate) enum Lie {
+    Missing,
+    Flipped,
+    Cut,
+    Old,
+}
+
+impl Lie {
+    pub(crate) const ALL: [Self; 4] = [Self::Missing, Self::Flipped, Self::Cut, Self::Old];
+
+    pub(crate) fn told(
+        self,
+        name: &str,
+        found: Versioned,
+        past: &[Versioned],
+        rng: &mut StdRng,
+    ) -> Result<Versioned, StoreError> {
+        let content = match self {
+            Self::Missing => return Err(error(Problem::NotFound, name)),
+            Self::Old if name == "manifest" && !past.is_empty() => {
+                return Ok(past[rng.random_range(0..past.len())].clone());
+            }
+            Self::Old => return Ok(found),
+            Self::Flipped if !found.content.is_empty() => {
+                let mut content = found.content.to_vec();
+                let at = rng.random_range(0..content.len());
+                content[at] ^= 1 << rng.random_range(0..8);
+                content.into()
+            }
+            Self::Flipped | Self::Cut => found.content.slice(..found.content.len() / 2),
+        };
+        Ok(Versioned { content, ..found })
+    }
 }
 
 impl Network {
     pub(crate) fn new(store: Arc<MemoryStore>, seed: u64, trouble: f64) -> Self {
         let rng = StdRng::seed_from_u64(seed);
-        let state = State { rng, trouble, delayed: Vec::new(), left: u64::MAX };
+        let state = State { rng, trouble, delayed: Vec::new(), left: u64::MAX, past: Vec::new() };
         Self { store, state: Mutex::new(state) }
     }
 
@@ -322,6 +361,21 @@ impl Network {
         get(&self.store)
     }
 
+    /// What arrives of a reply.
+    fn tell(&self, name: &str, found: Versioned) -> Result<Versioned, StoreError> {
+        let State { rng, trouble, past, .. } = &mut *self.state.lock().unwrap();
+        let told = if rng.random_bool(*trouble / 2.0) {
+            let lie = Lie::ALL[rng.random_range(0..Lie::ALL.len())];
+            lie.told(name, found.clone(), past, rng)
+        } else {
+            Ok(found.clone())
+        };
+        if name == "manifest" {
+            past.push(found);
+        }
+        told
+    }
+
     fn pass_time(&self, state: &mut State, name: &str) -> Result<(), StoreError> {
         while !state.delayed.is_empty() && state.rng.random_bool(0.3) {
             let at = state.rng.random_range(0..state.delayed.len());
@@ -341,11 +395,17 @@ impl Store for Network {
     }
 
     fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-        self.read(name, |store| store.get(name, range))
+        let found = Versioned {
+            content: self.read(name, |store| store.get(name, range))?,
+            version: Version(String::new()),
+            modified: 0,
+        };
+        self.tell(name, found).map(|found| found.content)
     }
 
     fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
-        self.read(name, |store| store.get_versioned(name))
+        let found = self.read(name, |store| store.get_versioned(name))?;
+        self.tell(name, found)
     }
 
     fn try_create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {

@@ -198,3 +198,34 @@ fn programs_go_on_when_the_server_was_killed() {
     programs.assert_kept(&mounted.path());
     end_and_check(&bucket, mounted);
 }
+
+/// Files that were synced, one after the other, while a fifth of all requests or replies is lost or
+/// refused: nothing but the end of the daemon ends the mount, and nothing is lost.
+#[test]
+fn synced_files_outlive_faults_and_the_daemon() {
+    const FILES: u64 = 300;
+    let (bucket, mut rng) = (Bucket::in_memory(), StdRng::seed_from_u64(seed(7)));
+    let mut mounted = mounted(&bucket, "pantry");
+    let content = |file: u64| file.to_le_bytes().repeat(1 + (file * 977 % 9000) as usize);
+    bucket.set(super::Weather { errors_percent: 20, ..super::Weather::default() });
+    let all = FILES * effort();
+    let mut next_end = rng.random_range(0..FILES / 4);
+    for file in 0..all {
+        super::write_and_sync(&mounted.join(file.to_string()), &content(file)).unwrap();
+        if file == next_end {
+            next_end += rng.random_range(1..FILES / 2);
+            mounted.kill();
+            mounted.serve(&[]);
+            let found = fs::read(mounted.join(file.to_string())).unwrap();
+            assert!(found == content(file), "file {file}");
+        }
+    }
+    mounted.kill();
+    mounted.serve(&[]);
+    for file in 0..all {
+        let found = fs::read(mounted.join(file.to_string())).unwrap();
+        assert!(found == content(file), "file {file}");
+    }
+    bucket.set(super::Weather::default());
+    end_and_check(&bucket, mounted);
+}

@@ -226,6 +226,13 @@ fn a_refusal_of_another_kind_is_waited_for() {
     assert_waits("418 Teapot", "status 418", |_| ());
 }
 
+/// What is there has nothing of what was written.
+#[test]
+fn a_request_that_is_led_elsewhere_is_not_done() {
+    let refusal = "303 See Other\r\nLocation: /photos/pantry/manifest";
+    assert_waits(refusal, "/photos/pantry/manifest: correct the endpoint", |_| ());
+}
+
 #[test]
 fn a_full_bucket_is_a_full_file_system_until_it_has_room() {
     assert_waits("507 Insufficient Storage", "507", |mounted| {

@@ -12,7 +12,8 @@ use std::time::Duration;
 pub(crate) struct Weather {
     /// Each request takes so much longer.
     pub(crate) delay: Duration,
-    /// So many requests of a hundred are lost, or their reply is, or the server is busy.
+    /// So many requests of a hundred are lost, or their reply is, or half of what it holds, or the
+    /// server is busy.
     pub(crate) errors_percent: u64,
     /// No request arrives.
     pub(crate) is_down: bool,
@@ -37,6 +38,7 @@ enum Fate {
     Arrives,
     IsLost,
     ReplyIsLost,
+    ReplyIsCut,
     Refused(&'static str),
 }
 
@@ -93,9 +95,10 @@ impl State {
             _ if weather.is_down => Fate::IsLost,
             Some(status) if changes => Fate::Refused(status),
             _ if number * errors % 100 + errors < 100 => Fate::Arrives,
-            _ => match number * errors / 100 % 3 {
+            _ => match number * errors / 100 % 4 {
                 0 => Fate::IsLost,
                 1 => Fate::ReplyIsLost,
+                2 => Fate::ReplyIsCut,
                 _ => Fate::Refused("503 Service Unavailable"),
             },
         };
@@ -116,13 +119,16 @@ fn carry(client: &TcpStream, server_port: u16, state: &Mutex<State>) -> io::Resu
                 (&mut &*client).write_all(reply.as_bytes())?;
                 continue;
             }
-            Fate::Arrives | Fate::ReplyIsLost => {}
+            Fate::Arrives | Fate::ReplyIsLost | Fate::ReplyIsCut => {}
         }
         let server = TcpStream::connect(("127.0.0.1", server_port))?;
         request.write(&server)?;
         let is_head = request.head.starts_with(b"HEAD ");
         let reply = Message::read(&mut BufReader::new(&server), is_head)?;
-        let Some(reply) = reply.filter(|_| !matches!(fate, Fate::ReplyIsLost)) else { break };
+        let Some(mut reply) = reply.filter(|_| !matches!(fate, Fate::ReplyIsLost)) else { break };
+        if matches!(fate, Fate::ReplyIsCut) && request.head.starts_with(b"GET ") {
+            reply.cut();
+        }
         reply.write(client)?;
         if reply.header("connection").is_some_and(|text| text.eq_ignore_ascii_case("close")) {
             break;
@@ -159,6 +165,18 @@ impl Message {
         let lines = str::from_utf8(&self.head).ok()?.lines();
         let mut headers = lines.filter_map(|line| line.split_once(':'));
         headers.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    }
+
+    /// Leaves half of the body, with a length that fits it.
+    fn cut(&mut self) {
+        let Some(len) = self.header("content-length").map(str::to_owned) else { return };
+        self.body.truncate(self.body.len() / 2);
+        let head = String::from_utf8_lossy(&self.head);
+        let lines = head.split_inclusive("\r\n").map(|line| {
+            let is_length = line.to_ascii_lowercase().starts_with("content-length:");
+            if is_length { line.replace(&len, &self.body.len().to_string()) } else { line.into() }
+        });
+        self.head = lines.collect::<String>().into_bytes();
     }
 
     fn write(&self, mut to: &TcpStream) -> io::Result<()> {
