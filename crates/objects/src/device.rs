@@ -119,8 +119,12 @@ enum Right {
 pub struct ObjectDevice {
     name: String,
     len_bytes: u64,
-    /// The number of the state that was there at the opening.
-    opened: u64,
+    uuid: [u8; 16],
+    /// The epoch and the state at the opening.
+    opened: (u32, State),
+    /// It shows the newest state there was, and no kept one.
+    is_newest: bool,
+    cache_bytes: u64,
     // Ends before `content`, which its jobs use.
     fetching: Pool,
     ahead: Ahead,
@@ -217,11 +221,15 @@ impl ObjectDevice {
             Some(name) => find_state(&*store, &manifest, name)?,
         };
         let store = with_bases(store, &manifest);
-        let content = load(&store, &manifest, opened, options)?;
+        let cache = Arc::new(cache(&manifest, options));
+        let content = load(&store, &manifest, opened, cache)?;
         Ok(Self {
             name: store.name().to_owned(),
             len_bytes: manifest.len_bytes,
-            opened: opened.number,
+            uuid: manifest.uuid,
+            opened: (manifest.epoch, opened),
+            is_newest: state.is_none(),
+            cache_bytes: options.cache_bytes,
             fetching: Pool::new(FETCHING_THREADS),
             ahead: Ahead::new(options.cache_bytes / 2),
             tending: None,
@@ -231,6 +239,53 @@ impl ObjectDevice {
             requests,
             seen,
         })
+    }
+
+    /// A device for reading with the newest state, if that is another one than this device shows.
+    /// Both share what is in memory. `None` for one that is open for writing, or shows a kept state.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Replaced`], and those of the store.
+    pub fn newest(&self) -> Result<Option<Self>, ObjectsError> {
+        if self.writer.is_some() || !self.is_newest {
+            return Ok(None);
+        }
+        let store: Arc<dyn Store> = Arc::clone(&self.requests) as _;
+        let manifest = head::read(&*store)?;
+        if manifest.uuid != self.uuid {
+            return Err(ObjectsError::Replaced { store: self.name.clone() });
+        }
+        let opened = (manifest.epoch, manifest.state());
+        if opened == self.opened {
+            return Ok(None);
+        }
+        if let Some(seen) = &self.seen {
+            seen.compare(&*store, &manifest);
+        }
+        let store = with_bases(store, &manifest);
+        let before = Arc::clone(&*self.content.checkpoint.read());
+        let cache = Arc::clone(&self.content.cache);
+        let content = if before.at == manifest.root {
+            Content::with(&store, before, cache, &manifest.tail)
+        } else {
+            load(&store, &manifest, opened.1, cache)?
+        };
+        Ok(Some(Self {
+            name: self.name.clone(),
+            len_bytes: manifest.len_bytes,
+            uuid: self.uuid,
+            opened,
+            is_newest: true,
+            cache_bytes: self.cache_bytes,
+            fetching: Pool::new(FETCHING_THREADS),
+            ahead: Ahead::new(self.cache_bytes / 2),
+            tending: None,
+            writer: None,
+            _claim: None,
+            content: Arc::new(content),
+            requests: Arc::clone(&self.requests),
+            seen: self.seen.clone(),
+        }))
     }
 
     /// Opens a device for writing, and thereby ends the writing of any other machine.
@@ -309,9 +364,10 @@ impl ObjectDevice {
         let store = with_bases(store, &manifest);
         let seen = Seen::compared(options, &*store, &manifest);
         let opened = manifest.state();
-        let content = Arc::new(load(&store, &manifest, opened, options)?);
+        let cache = Arc::new(cache(&manifest, options));
+        let content = Arc::new(load(&store, &manifest, opened, cache)?);
         let name = store.name().to_owned();
-        let len_bytes = manifest.len_bytes;
+        let Manifest { uuid, epoch, len_bytes, .. } = manifest;
         let objects = content.checkpoint.read().read_objects(&*store)?;
         let writer = Writer::new(Arc::clone(&content), manifest, stored, objects, clock, options);
         let writer = Arc::new(writer);
@@ -319,7 +375,10 @@ impl ObjectDevice {
         Ok(Self {
             name,
             len_bytes,
-            opened: opened.number,
+            uuid,
+            opened: (epoch, opened),
+            is_newest: true,
+            cache_bytes: options.cache_bytes,
             fetching: Pool::new(FETCHING_THREADS),
             ahead: Ahead::new(options.cache_bytes / 2),
             tending: Some(Tending::begin(&writer)),
@@ -413,7 +472,7 @@ impl ObjectDevice {
             ObjectsError::Store(StoreError { problem: Problem::NotFound, .. })
                 if self.writer.is_none() && self.is_forgotten() =>
             {
-                ObjectsError::Gone { store: self.name.clone(), state: self.opened }
+                ObjectsError::Gone { store: self.name.clone(), state: self.opened.1.number }
             }
             error => error,
         }
@@ -421,7 +480,7 @@ impl ObjectDevice {
 
     fn is_forgotten(&self) -> bool {
         let manifest = head::read(&*self.content.store);
-        manifest.is_ok_and(|it| it.states().all(|state| state.number != self.opened))
+        manifest.is_ok_and(|it| it.states().all(|state| state.number != self.opened.1.number))
     }
 
     fn failed(
@@ -483,6 +542,11 @@ impl Device for ObjectDevice {
 
     fn wants_discards(&self) -> bool {
         true
+    }
+
+    fn newer(&self) -> Result<Option<Arc<dyn Device>>, DeviceError> {
+        let newest = self.newest().map_err(self.failed(Operation::Read, 0, 0))?;
+        Ok(newest.map(|newest| Arc::new(newest) as _))
     }
 
     fn doubt(&self, offset: u64, len_bytes: u64) -> bool {
@@ -690,14 +754,10 @@ fn load(
     store: &Arc<dyn Store>,
     manifest: &Manifest,
     state: State,
-    options: &Options,
+    cache: Arc<Cache>,
 ) -> Result<Content, ObjectsError> {
     let Past { checkpoint, tail } = Past::read(&**store, manifest, state)?;
-    let content = Content::new(Arc::clone(store), checkpoint, cache(manifest, options));
-    for segment in tail {
-        content.apply(segment.id, &segment.deltas);
-    }
-    Ok(content)
+    Ok(Content::with(store, Arc::new(checkpoint), cache, &tail))
 }
 
 #[cfg(all(test, target_os = "linux"))]

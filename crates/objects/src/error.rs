@@ -128,6 +128,13 @@ pub enum ObjectsError {
         state: u64,
     },
 
+    /// Another device is where this one was.
+    #[error("{store}: another file system is here now; unmount, and mount that one")]
+    Replaced {
+        /// The store's name.
+        store: String,
+    },
+
     /// A variable of the environment has a wrong value.
     #[error("{name}: {why}")]
     Setting {
@@ -332,7 +339,9 @@ impl ObjectsError {
             | Self::TooManyKeys { .. }
             | Self::Setting { .. }
             | Self::Sound { .. } => io::ErrorKind::InvalidInput,
-            Self::Damaged { .. } | Self::Lost { .. } => io::ErrorKind::InvalidData,
+            Self::Damaged { .. } | Self::Lost { .. } | Self::Replaced { .. } => {
+                io::ErrorKind::InvalidData
+            }
         }
     }
 }
