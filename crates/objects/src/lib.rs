@@ -8,6 +8,7 @@
 //!   flushes/EPOCH-NUMBER        the next state, and a little content: created on condition
 //!   maps/EPOCH-NUMBER           pages of the map from device to segments, and their root
 //!   segments/EPOCH-NUMBER       content, in the order in which it was written
+//!   leases/UUID                 a reader's, for some minutes: likewise
 //!   holds/UUID                  a clone's claim to a state: who deletes objects looks there
 //!   keys                        of what is encrypted: who can read it
 //! ```
@@ -70,6 +71,7 @@ mod hex;
 mod hold;
 mod id;
 mod keys;
+mod lease;
 mod manifest;
 mod map;
 mod past;
@@ -77,6 +79,7 @@ mod patience;
 mod pool;
 mod probe;
 mod quantity;
+mod reading;
 mod rebuild;
 mod seen;
 mod segment;
@@ -91,7 +94,7 @@ mod writer;
 pub use address::{Address, StateName, is_url};
 pub use cache::CacheFolder;
 pub use clone::{Beside, clone};
-pub use device::{Info, ObjectDevice, Options, info};
+pub use device::{Info, LeaseInfo, ObjectDevice, Options, info};
 pub use error::ObjectsError;
 pub use facts::{Facts, Writing, facts_of_this_process};
 pub use garbage::Collected;

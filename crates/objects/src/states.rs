@@ -64,6 +64,29 @@ impl Policy {
         periods.iter().enumerate().map(is_last).collect()
     }
 
+    /// When each of `states` ends, in seconds since 1970, if no others follow. The last one stays.
+    pub fn ends(&self, states: &[State]) -> Vec<Option<u64>> {
+        let ages = [self.all, self.hourly, self.daily];
+        let later = |state: &State| ages.map(|age| state.time.saturating_add(age));
+        let mut times: Vec<u64> = states.iter().flat_map(later).collect();
+        times.sort_unstable();
+        times.dedup();
+        let mut ends = vec![None; states.len()];
+        let mut left: Vec<usize> = (0..states.len()).collect();
+        for time in times {
+            let still_there: Vec<State> = left.iter().map(|at| states[*at]).collect();
+            let mut kept = self.kept(&still_there, time).into_iter();
+            left.retain(|at| {
+                let is_kept = kept.next().expect("one for each");
+                if !is_kept {
+                    ends[*at] = Some(time);
+                }
+                is_kept
+            });
+        }
+        ends
+    }
+
     pub(crate) fn encode(&self, to: &mut Encoder) {
         for seconds in [self.all, self.hourly, self.daily] {
             to.number(seconds);

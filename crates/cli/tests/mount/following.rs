@@ -126,7 +126,9 @@ fn a_reader_sees_whole_commits_only() {
             text.starts_with("0000011")
         });
         ends.store(true, Ordering::Relaxed);
-        readers.into_iter().for_each(|it| it.join().unwrap());
+        for reader in readers {
+            reader.join().unwrap();
+        }
     });
     drop(reader);
     writer.unmount();
