@@ -114,7 +114,7 @@ impl Options {
 
 /// What an opening for writing may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Right {
+pub(crate) enum Right {
     /// The writing of another machine.
     ToAny,
     /// Nothing.
@@ -734,7 +734,7 @@ pub(crate) fn this_process(now: u64) -> Writing {
 
 /// Makes `writer` the device's writer. The one before may change the manifest at the same time, until
 /// it finds out.
-fn take_over(
+pub(crate) fn take_over(
     store: &dyn Store,
     writer: &Writing,
     right: Right,

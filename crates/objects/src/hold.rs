@@ -22,7 +22,7 @@ use crate::manifest::{self, Manifest};
 use crate::map::ObjectRecord;
 use crate::store::{Problem, Store, StoreError, Versioned};
 
-const FOLDER: &str = "holds";
+pub(crate) const FOLDER: &str = "holds";
 const MAGIC: &[u8; 8] = b"LarderOH";
 const VERSION: u64 = 1;
 
@@ -35,9 +35,14 @@ pub(crate) struct Hold {
     pub(crate) path: String,
 }
 
+/// The name of the hold of a clone.
+pub(crate) fn name(clone: [u8; 16]) -> String {
+    format!("{FOLDER}/{}", uuid::Uuid::from_bytes(clone))
+}
+
 impl Hold {
     pub(crate) fn name(&self) -> String {
-        format!("{FOLDER}/{}", uuid::Uuid::from_bytes(self.uuid))
+        name(self.uuid)
     }
 
     pub(crate) fn encode(&self) -> Bytes {

@@ -21,7 +21,7 @@ use crate::error::ObjectsError;
 use crate::map::ObjectRecord;
 use crate::store::{Problem, Store, StoreError};
 
-const FOLDER: &str = "leases";
+pub(crate) const FOLDER: &str = "leases";
 const MAGIC: &[u8; 8] = b"LarderOL";
 const VERSION: u64 = 1;
 
@@ -88,6 +88,11 @@ impl Lease {
         self.last.is_none_or(|last| object.born <= last)
             && object.died.is_none_or(|died| self.first < died)
     }
+}
+
+/// Whether there are leases, perhaps only such that have ended.
+pub(crate) fn is_any(store: &dyn Store) -> Result<bool, ObjectsError> {
+    Ok(!store.list(FOLDER)?.is_empty())
 }
 
 /// So often the leases are listed until none goes that a list named.

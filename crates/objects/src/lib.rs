@@ -40,8 +40,8 @@
 //!   ([`Device::flushes_in_one_step`](larder_device::Device::flushes_in_one_step)).
 //! - Each opening for writing ends the flushes of the epoch before, and raises the epoch in the
 //!   manifest. A writer of an earlier epoch fails at its next flush, and has changed nothing since.
-//! - No object that a kept state needs is deleted; and nothing is deleted before a manifest in the
-//!   store has said so for [`Info::delete_after`] seconds.
+//! - No object is deleted that a kept state needs, or one that a clone or a lease holds; and nothing
+//!   is deleted before a manifest in the store has said so for [`Info::delete_after`] seconds.
 //! - What a thread uses, copies or keeps of an object has been compared with its checksum. What
 //!   fails is fetched again.
 //! - Memory is bounded: by the cache in memory, content that is on its way, 9 segments that are
@@ -59,6 +59,7 @@ mod command;
 mod compact;
 mod content;
 mod copies;
+mod deletion;
 mod device;
 mod each;
 mod error;
@@ -94,6 +95,7 @@ mod writer;
 pub use address::{Address, StateName, is_url};
 pub use cache::CacheFolder;
 pub use clone::{Beside, clone};
+pub use deletion::{Deletion, deletable, delete};
 pub use device::{Info, LeaseInfo, ObjectDevice, Options, info};
 pub use error::ObjectsError;
 pub use facts::{Facts, Writing, facts_of_this_process};

@@ -107,8 +107,10 @@ impl Reading {
 
     /// Holds on all states from `first` on, at once.
     pub(crate) fn hold_from(&self, first: u64) {
-        self.shared.wanted.lock().states.entry(first).or_default();
-        let follows = std::mem::replace(&mut self.shared.wanted.lock().follows, true);
+        let mut wanted = self.shared.wanted.lock();
+        wanted.states.entry(first).or_default();
+        let follows = std::mem::replace(&mut wanted.follows, true);
+        drop(wanted);
         self.shared.renew_and_tell();
         let mut wanted = self.shared.wanted.lock();
         wanted.follows = follows;

@@ -160,6 +160,21 @@ mod tests {
     }
 
     #[test]
+    fn a_state_ends_when_the_policy_forgets_it() {
+        let states = |times: &[u64]| -> Vec<State> {
+            let numbered = (0..).zip(times);
+            numbered.map(|(number, time)| State { number, time: *time }).collect()
+        };
+        let policy = Policy { all: HOUR, hourly: DAY, daily: 3 * DAY };
+        let now = 1000 * DAY;
+        // Two in one hour, one in the next hour, and the last one.
+        let states = states(&[now, now + 60, now + HOUR, now + HOUR + 1]);
+        // One of an hour stays when all of them are as old as that, then one of the day.
+        let ends = [now + 60 + HOUR, now + HOUR + 1 + DAY, now + 2 * HOUR + 1].map(Some);
+        assert_eq!(policy.ends(&states), [ends[0], ends[1], ends[2], None]);
+    }
+
+    #[test]
     fn the_last_state_is_always_kept() {
         let nothing = Policy { all: 0, hourly: 0, daily: 0 };
         assert_eq!(kept(nothing, &[900 * DAY, 800 * DAY]), [800 * DAY]);

@@ -187,3 +187,34 @@ fn only_a_newest_state_on_object_storage_is_followed() {
     assert!(said.contains("follow can only be set when mounting"), "{said}");
     reader.unmount();
 }
+
+/// What a mount shows is held, and the commands that look after objects say so.
+#[test]
+fn what_a_mount_shows_stays() {
+    let mut writer = Mounted::on_objects();
+    let url = writer.source().to_str().unwrap().to_owned();
+    writer.mount(&["--create", "4G"]);
+    writer.shell("head -c 20M /dev/urandom >random && sha256sum random >sum");
+    writer.unmount();
+    let objects = |arguments: &[&str]| succeed(larder().arg("objects").args(arguments).arg(&url));
+    wait_until("the server has gone", || objects(&["info"]).contains(": closed"));
+    objects(&["gc", "--keep", "", "--delete-after", "0s"]);
+    let mut reader = Mounted::at(url.clone(), Vec::new());
+    reader.mount(&["-o", "ro"]);
+    let info = objects(&["info"]);
+    assert!(info.contains("Lease:              process "), "{info}");
+    let health = health(&reader);
+    assert!(health.contains("Shown state:") && health.contains("with a lease"), "{health}");
+    succeed(larder().args(["rm", &format!("{url}:/random")]));
+    for _ in 0..2 {
+        objects(&["gc"]);
+    }
+    reader.shell("sha256sum -c sum");
+    let refused = larder().args(["objects", "delete", "--force", &url]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("somebody reads it"), "{said}");
+    reader.unmount();
+    wait_until("the lease has ended", || !objects(&["info"]).contains("Lease:"));
+    let states = objects(&["states"]);
+    assert!(states.lines().last().unwrap().ends_with("until a later one"), "{states}");
+}

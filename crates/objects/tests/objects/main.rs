@@ -5,6 +5,7 @@ mod clones;
 mod damage;
 mod encryption;
 mod histories;
+mod leases;
 mod lost_replies;
 mod refusals;
 mod runbook;
