@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::IoSlice;
+use std::sync::Arc;
 
 use crate::DeviceError;
 
@@ -53,6 +54,12 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// them for as long as they may succeed.
     fn trouble(&self) -> Option<Trouble> {
         None
+    }
+
+    /// A device with the newest state of what this one shows, if that is another one by now. This one
+    /// goes on to show its own.
+    fn newer(&self) -> Result<Option<Arc<dyn Device>>, DeviceError> {
+        Ok(None)
     }
 
     /// Tells the device that what it read from the range fails a checksum of the caller. Returns

@@ -74,6 +74,12 @@ impl Device for Window {
         self.whole.trouble()
     }
 
+    fn newer(&self) -> Result<Option<Arc<dyn Device>>, DeviceError> {
+        let Some(whole) = self.whole.newer()? else { return Ok(None) };
+        let window = Self::new(whole, self.name.clone(), self.offset, self.len_bytes)?;
+        Ok(Some(Arc::new(window)))
+    }
+
     fn doubt(&self, offset: u64, len_bytes: u64) -> bool {
         self.whole.doubt(self.offset + offset, len_bytes)
     }

@@ -46,6 +46,7 @@
 //!   server asks the kernel to forget inodes; `server/open.rs`, what an open decides.
 //! - A request of a process that is being killed is answered at once, whatever the server waits for
 //!   (`transport/in_progress.rs`, `server/unheard.rs`); over rings, if it may take long.
+//! - A server may follow what somebody else writes: the kernel may cache little then.
 //! - A remount exchanges the server while the mount is in use (`server/exchange.rs`). Further
 //!   mounts are mounts of the same superblock (`server/further.rs`).
 //! - `usage` reads from `/proc` alone what is mounted where, and which processes use it: a server
@@ -164,6 +165,14 @@ impl Mount {
     /// not be opened again.
     pub fn metrics(&self) -> Option<String> {
         self.server.metrics()
+    }
+
+    /// Shows the newest state of the devices, opened as `open` says, if it is another one than before.
+    ///
+    /// # Errors
+    /// Why the state before is still shown. The health of the mount has the same reason.
+    pub fn follow(&self, open: &larder::OpenOptions) -> Result<(), String> {
+        self.server.follow(open, &self.transport)
     }
 
     /// Tells all clients that asked whether the last commit reached the devices, or why it did not.

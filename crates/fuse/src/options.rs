@@ -1,6 +1,7 @@
 //! How to mount, and how to serve.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use larder_format::OwnerMap;
 
@@ -75,6 +76,27 @@ pub struct ServerOptions {
     /// The most threads that serve requests at a time, besides those that wait for the kernel to
     /// act on a notice. Over rings there are two for each processor at least.
     pub most_threads: usize,
+    /// The server shows the newest state of its devices, which somebody else writes: an older one for
+    /// no longer than this.
+    pub follow: Option<Duration>,
+}
+
+/// The kernel may use what it was told for so long if nobody else changes the file system, in
+/// seconds: a year, which is for ever.
+const FOR_EVER: u64 = 365 * 24 * 3600;
+
+impl ServerOptions {
+    /// How long the kernel may use names and attributes that it was told, in seconds.
+    pub(crate) fn valid_seconds(&self) -> u64 {
+        self.follow.map_or(FOR_EVER, |interval| interval.as_secs() / 4)
+    }
+
+    /// How long a server that follows waits between two looks: what the kernel was told just before
+    /// a look is still valid for a while.
+    pub fn time_between_looks(&self) -> Option<Duration> {
+        let valid = Duration::from_secs(self.valid_seconds());
+        self.follow.map(|interval| interval.saturating_sub(valid))
+    }
 }
 
 impl Default for ServerOptions {
@@ -89,6 +111,7 @@ impl Default for ServerOptions {
             most_nodes: 1 << 17,
             most_io_bytes: 1 << 20,
             most_threads: 128,
+            follow: None,
         }
     }
 }

@@ -246,6 +246,14 @@ impl OpenOptions {
         })
     }
 
+    /// Opens the newest state of a file system that is open for reading, if its device has another
+    /// one by now: on object storage, somebody may write meanwhile. `before` goes on to show its own
+    /// state.
+    pub fn open_newer(&self, before: &Filesystem) -> Result<Option<Filesystem>> {
+        let Some(devices) = before.volume().newer_devices()? else { return Ok(None) };
+        self.open_devices(devices).map(Some)
+    }
+
     /// Applies these options to `filesystem`, which is open for writing, as far as they concern
     /// commits and how data is written. Options about devices and memory count only for opening.
     pub fn apply(&self, filesystem: &Filesystem) -> Result<()> {

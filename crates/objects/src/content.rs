@@ -10,6 +10,7 @@ use parking_lot::RwLock;
 use crate::cache::{self, Cache};
 use crate::error::ObjectsError;
 use crate::id::ObjectId;
+use crate::manifest::TailSegment;
 use crate::map::{Checkpoint, Place, Recent, Source};
 use crate::segment::pieces::{self, CHUNK_BYTES};
 use crate::store::{Problem, Store};
@@ -47,28 +48,28 @@ type Part = (Range<u64>, Option<Source>);
 #[derive(Debug)]
 pub(crate) struct Content {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) cache: Cache,
+    pub(crate) cache: Arc<Cache>,
     pub(crate) recent: Recent,
     pub(crate) checkpoint: RwLock<Arc<Checkpoint>>,
     pub(crate) unsent: RwLock<HashMap<ObjectId, Arc<RwLock<Unsent>>>>,
 }
 
 impl Content {
-    pub(crate) fn new(store: Arc<dyn Store>, checkpoint: Checkpoint, cache: Cache) -> Self {
-        Self {
-            store,
-            cache,
-            recent: Recent::new(),
-            checkpoint: RwLock::new(Arc::new(checkpoint)),
-            unsent: RwLock::default(),
+    /// A checkpoint, and what was written after it.
+    pub(crate) fn with(
+        store: &Arc<dyn Store>,
+        checkpoint: Arc<Checkpoint>,
+        cache: Arc<Cache>,
+        tail: &[TailSegment],
+    ) -> Self {
+        let recent = Recent::new();
+        for segment in tail {
+            for delta in &segment.deltas {
+                recent.set(delta.range(), Place { segment: segment.id, offset: delta.offset });
+            }
         }
-    }
-
-    /// Adds what a segment of the store changed.
-    pub(crate) fn apply(&self, segment: ObjectId, deltas: &[crate::map::Delta]) {
-        for delta in deltas {
-            self.recent.set(delta.range(), Place { segment, offset: delta.offset });
-        }
+        let (store, checkpoint) = (Arc::clone(store), RwLock::new(checkpoint));
+        Self { store, cache, recent, checkpoint, unsent: RwLock::default() }
     }
 
     /// Where the content of `range` lies, in order and without gaps; what lies nowhere is zeros.

@@ -19,7 +19,7 @@ use crate::fetch::understood;
 use crate::manifest::Manifest;
 use crate::store::{Problem, Store, StoreError};
 
-const FOLDER: &str = "copies";
+pub(crate) const FOLDER: &str = "copies";
 
 /// So many are kept.
 const MOST: u64 = 4;

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_device::{Device, DeviceError, Operation, Trouble, check_call};
+use larder_platform::uptime;
 
 use crate::StateName;
 use crate::ahead::Ahead;
@@ -20,11 +21,13 @@ use crate::garbage::{self, Collected};
 use crate::head::{self, Follows, Stored, read_manifest};
 use crate::hold;
 use crate::id::{Kind, ObjectId};
+use crate::lease::{self, Held, Lease};
 use crate::manifest::{self, Manifest, Mark, Writer as Writing};
 use crate::map::{Checkpoint, ObjectRecord};
 use crate::past::Past;
 use crate::pool::Pool;
 use crate::probe;
+use crate::reading::{Read, Reading};
 use crate::seen::Seen;
 use crate::states::{Policy, State};
 use crate::store::{Based, Counting, Problem, Requests, Store, StoreError};
@@ -69,6 +72,8 @@ pub struct Options {
     pub most_ranges: usize,
     /// How many flushes may follow a manifest: who opens the device reads them all.
     pub most_flushes: u64,
+    /// A device that is open for reading for longer than moments holds a lease on its state.
+    pub lease: bool,
     /// How long a writer repeats requests that fail, as long as the device is its own: for ever, if
     /// there is no time.
     pub patience: Option<Duration>,
@@ -83,6 +88,7 @@ impl Default for Options {
             segment_bytes: MOST_SEGMENT_BYTES as usize,
             most_ranges: 2048,
             most_flushes: 64,
+            lease: true,
             patience: None,
         }
     }
@@ -108,7 +114,7 @@ impl Options {
 
 /// What an opening for writing may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Right {
+pub(crate) enum Right {
     /// The writing of another machine.
     ToAny,
     /// Nothing.
@@ -119,8 +125,13 @@ enum Right {
 pub struct ObjectDevice {
     name: String,
     len_bytes: u64,
-    /// The number of the state that was there at the opening.
-    opened: u64,
+    uuid: [u8; 16],
+    /// The epoch and the state at the opening.
+    opened: (u32, State),
+    /// It shows the newest state there was, and no kept one.
+    is_newest: bool,
+    read: Option<Read>,
+    cache_bytes: u64,
     // Ends before `content`, which its jobs use.
     fetching: Pool,
     ahead: Ahead,
@@ -163,6 +174,22 @@ pub struct Info {
     pub origin: Option<String>,
     /// The clones of states of this: the way to each, and the state's number.
     pub clones: Vec<(String, u64)>,
+    /// The leases of readers.
+    pub leases: Vec<LeaseInfo>,
+}
+
+/// A lease: somebody reads states, which stay until it ends. Readers that go on make another one
+/// before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseInfo {
+    /// Who reads.
+    pub reader: String,
+    /// The first state.
+    pub first: u64,
+    /// The last one; if there is none, it holds on all later ones.
+    pub last: Option<u64>,
+    /// When it ends, by the clock of the store.
+    pub until: u64,
 }
 
 impl ObjectDevice {
@@ -210,18 +237,34 @@ impl ObjectDevice {
     ) -> Result<Self, ObjectsError> {
         let requests = Arc::new(Counting::new(store));
         let store: Arc<dyn Store> = Arc::clone(&requests) as _;
-        let manifest = head::read(&*store)?;
-        let seen = Seen::compared(options, &*store, &manifest);
-        let opened = match state {
-            None => manifest.state(),
-            Some(name) => find_state(&*store, &manifest, name)?,
+        let mut since = uptime();
+        let mut manifest = head::read(&*store)?;
+        let chosen = |manifest: &Manifest| match state {
+            None => Ok(manifest.state()),
+            Some(name) => find_state(&*store, manifest, name),
         };
+        let mut opened = chosen(&manifest)?;
+        let reading = options.lease.then(|| Reading::begin(&store));
+        if let Some(reading) = reading.as_ref().filter(|_| Reading::is_urgent(&manifest)) {
+            // What it needs may go between this moment and the lease.
+            reading.hold_from(opened.number);
+            (since, manifest) = (uptime(), head::read(&*store)?);
+            opened = chosen(&manifest)?;
+        }
+        let read = reading.map(|reading| reading.note(opened.number, &manifest, since));
+        let seen = Seen::compared(options, &*store, &manifest);
         let store = with_bases(store, &manifest);
-        let content = load(&store, &manifest, opened, options)?;
+        facts::note_reading(opened);
+        let cache = Arc::new(cache(&manifest, options));
+        let content = load(&store, &manifest, opened, cache)?;
         Ok(Self {
             name: store.name().to_owned(),
             len_bytes: manifest.len_bytes,
-            opened: opened.number,
+            uuid: manifest.uuid,
+            opened: (manifest.epoch, opened),
+            is_newest: state.is_none(),
+            read,
+            cache_bytes: options.cache_bytes,
             fetching: Pool::new(FETCHING_THREADS),
             ahead: Ahead::new(options.cache_bytes / 2),
             tending: None,
@@ -231,6 +274,61 @@ impl ObjectDevice {
             requests,
             seen,
         })
+    }
+
+    /// A device for reading with the newest state, if that is another one than this device shows.
+    /// Both share what is in memory. `None` for one that is open for writing, or shows a kept state.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Replaced`], and those of the store.
+    pub fn newest(&self) -> Result<Option<Self>, ObjectsError> {
+        if self.writer.is_some() || !self.is_newest {
+            return Ok(None);
+        }
+        let store: Arc<dyn Store> = Arc::clone(&self.requests) as _;
+        let reading = self.read.as_ref().map(Read::reading);
+        if let Some(reading) = reading {
+            reading.follow();
+        }
+        let since = uptime();
+        let manifest = head::read(&*store)?;
+        if manifest.uuid != self.uuid {
+            return Err(ObjectsError::Replaced { store: self.name.clone() });
+        }
+        let opened = (manifest.epoch, manifest.state());
+        if opened == self.opened {
+            return Ok(None);
+        }
+        let read = reading.map(|reading| reading.note(opened.1.number, &manifest, since));
+        if let Some(seen) = &self.seen {
+            seen.compare(&*store, &manifest);
+        }
+        let store = with_bases(store, &manifest);
+        let before = Arc::clone(&*self.content.checkpoint.read());
+        let cache = Arc::clone(&self.content.cache);
+        let content = if before.at == manifest.root {
+            Content::with(&store, before, cache, &manifest.tail)
+        } else {
+            load(&store, &manifest, opened.1, cache)?
+        };
+        facts::note_reading(opened.1);
+        Ok(Some(Self {
+            name: self.name.clone(),
+            len_bytes: manifest.len_bytes,
+            uuid: self.uuid,
+            opened,
+            is_newest: true,
+            read,
+            cache_bytes: self.cache_bytes,
+            fetching: Pool::new(FETCHING_THREADS),
+            ahead: Ahead::new(self.cache_bytes / 2),
+            tending: None,
+            writer: None,
+            _claim: None,
+            content: Arc::new(content),
+            requests: Arc::clone(&self.requests),
+            seen: self.seen.clone(),
+        }))
     }
 
     /// Opens a device for writing, and thereby ends the writing of any other machine.
@@ -281,6 +379,14 @@ impl ObjectDevice {
         Self::open_by(store, options, Right::ToClosed)
     }
 
+    /// Makes the next lease, as a thread of the device does now and then. For tests.
+    #[doc(hidden)]
+    pub fn renew_lease(&self) {
+        if let Some(read) = &self.read {
+            read.reading().renew();
+        }
+    }
+
     /// Deletes what is due, as a thread of the device does now and then. For tests.
     #[doc(hidden)]
     pub fn tend(&self) -> Result<(), ObjectsError> {
@@ -309,9 +415,10 @@ impl ObjectDevice {
         let store = with_bases(store, &manifest);
         let seen = Seen::compared(options, &*store, &manifest);
         let opened = manifest.state();
-        let content = Arc::new(load(&store, &manifest, opened, options)?);
+        let cache = Arc::new(cache(&manifest, options));
+        let content = Arc::new(load(&store, &manifest, opened, cache)?);
         let name = store.name().to_owned();
-        let len_bytes = manifest.len_bytes;
+        let Manifest { uuid, epoch, len_bytes, .. } = manifest;
         let objects = content.checkpoint.read().read_objects(&*store)?;
         let writer = Writer::new(Arc::clone(&content), manifest, stored, objects, clock, options);
         let writer = Arc::new(writer);
@@ -319,7 +426,11 @@ impl ObjectDevice {
         Ok(Self {
             name,
             len_bytes,
-            opened: opened.number,
+            uuid,
+            opened: (epoch, opened),
+            is_newest: true,
+            read: None,
+            cache_bytes: options.cache_bytes,
             fetching: Pool::new(FETCHING_THREADS),
             ahead: Ahead::new(options.cache_bytes / 2),
             tending: Some(Tending::begin(&writer)),
@@ -413,7 +524,7 @@ impl ObjectDevice {
             ObjectsError::Store(StoreError { problem: Problem::NotFound, .. })
                 if self.writer.is_none() && self.is_forgotten() =>
             {
-                ObjectsError::Gone { store: self.name.clone(), state: self.opened }
+                ObjectsError::Gone { store: self.name.clone(), state: self.opened.1.number }
             }
             error => error,
         }
@@ -421,7 +532,7 @@ impl ObjectDevice {
 
     fn is_forgotten(&self) -> bool {
         let manifest = head::read(&*self.content.store);
-        manifest.is_ok_and(|it| it.states().all(|state| state.number != self.opened))
+        manifest.is_ok_and(|it| it.states().all(|state| state.number != self.opened.1.number))
     }
 
     fn failed(
@@ -483,6 +594,11 @@ impl Device for ObjectDevice {
 
     fn wants_discards(&self) -> bool {
         true
+    }
+
+    fn newer(&self) -> Result<Option<Arc<dyn Device>>, DeviceError> {
+        let newest = self.newest().map_err(self.failed(Operation::Read, 0, 0))?;
+        Ok(newest.map(|newest| Arc::new(newest) as _))
     }
 
     fn doubt(&self, offset: u64, len_bytes: u64) -> bool {
@@ -553,14 +669,11 @@ pub fn info(store: &dyn Store) -> Result<Info, ObjectsError> {
     let manifest = head::read(store)?;
     let store = &Based::new(store, manifest.bases.clone());
     let all = Checkpoint::load(store, manifest.root)?.read_objects(store)?;
-    let holds = match hold::read(store) {
-        // A web server has no lists, and keys may not be for them.
-        Err(ObjectsError::Store(StoreError {
-            problem: Problem::Unsupported | Problem::Denied,
-            ..
-        })) => Vec::new(),
-        result => result?,
-    };
+    let holds = if_listed(hold::read(store))?;
+    let leases = if_listed(lease::read(store))?.into_iter().map(|Held { lease, until, .. }| {
+        let Lease { reader, first, last, .. } = lease;
+        LeaseInfo { reader, first, last, until }
+    });
     let clones = holds.into_iter().map(|hold| (hold.path, hold.state)).collect();
     let of_maps = |is_map| {
         let is_wanted = move |object: &&ObjectRecord| {
@@ -590,8 +703,21 @@ pub fn info(store: &dyn Store) -> Result<Info, ObjectsError> {
         maps: of_maps(true),
         origin: manifest.bases.last().map(|base| base.path.clone()),
         clones,
+        leases: leases.collect(),
         doomed: all.iter().filter(|object| object.doomed.is_some()).count() as u64,
     })
+}
+
+/// What a list led to; nothing, if there are no lists: a web server has none, and keys may not be for
+/// them.
+fn if_listed<T>(found: Result<Vec<T>, ObjectsError>) -> Result<Vec<T>, ObjectsError> {
+    match found {
+        Err(ObjectsError::Store(StoreError {
+            problem: Problem::Unsupported | Problem::Denied,
+            ..
+        })) => Ok(Vec::new()),
+        result => result,
+    }
 }
 
 pub(crate) fn this_process(now: u64) -> Writing {
@@ -608,7 +734,7 @@ pub(crate) fn this_process(now: u64) -> Writing {
 
 /// Makes `writer` the device's writer. The one before may change the manifest at the same time, until
 /// it finds out.
-fn take_over(
+pub(crate) fn take_over(
     store: &dyn Store,
     writer: &Writing,
     right: Right,
@@ -689,14 +815,10 @@ fn load(
     store: &Arc<dyn Store>,
     manifest: &Manifest,
     state: State,
-    options: &Options,
+    cache: Arc<Cache>,
 ) -> Result<Content, ObjectsError> {
     let Past { checkpoint, tail } = Past::read(&**store, manifest, state)?;
-    let content = Content::new(Arc::clone(store), checkpoint, cache(manifest, options));
-    for segment in tail {
-        content.apply(segment.id, &segment.deltas);
-    }
-    Ok(content)
+    Ok(Content::with(store, Arc::new(checkpoint), cache, &tail))
 }
 
 #[cfg(all(test, target_os = "linux"))]

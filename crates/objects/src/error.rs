@@ -128,6 +128,34 @@ pub enum ObjectsError {
         state: u64,
     },
 
+    /// Clones share the objects of the device.
+    #[error("{store}: clones of it are there, and need its objects: {clones}; delete those first")]
+    HasClones {
+        /// The store's name.
+        store: String,
+        /// The ways to the clones.
+        clones: String,
+    },
+
+    /// Readers hold leases on the device.
+    #[error(
+        "{store}: somebody reads it: {readers}; unmount it there, or wait ten minutes if that machine \
+         has gone"
+    )]
+    IsRead {
+        /// The store's name.
+        store: String,
+        /// The readers.
+        readers: String,
+    },
+
+    /// Another device is where this one was.
+    #[error("{store}: another file system is here now; unmount, and mount that one")]
+    Replaced {
+        /// The store's name.
+        store: String,
+    },
+
     /// A variable of the environment has a wrong value.
     #[error("{name}: {why}")]
     Setting {
@@ -318,9 +346,11 @@ impl ObjectsError {
             | Self::Pruned { .. } => io::ErrorKind::NotFound,
             Self::Exists { .. } | Self::NotEmpty { .. } => io::ErrorKind::AlreadyExists,
             Self::NoKey { .. } | Self::WrongKey { .. } => io::ErrorKind::PermissionDenied,
-            Self::InUse { .. } | Self::NotClosed { .. } | Self::Needed { .. } => {
-                io::ErrorKind::ResourceBusy
-            }
+            Self::InUse { .. }
+            | Self::NotClosed { .. }
+            | Self::Needed { .. }
+            | Self::HasClones { .. }
+            | Self::IsRead { .. } => io::ErrorKind::ResourceBusy,
             Self::Fenced { .. }
             | Self::Failed { .. }
             | Self::OnlyForReading { .. }
@@ -332,7 +362,9 @@ impl ObjectsError {
             | Self::TooManyKeys { .. }
             | Self::Setting { .. }
             | Self::Sound { .. } => io::ErrorKind::InvalidInput,
-            Self::Damaged { .. } | Self::Lost { .. } => io::ErrorKind::InvalidData,
+            Self::Damaged { .. } | Self::Lost { .. } | Self::Replaced { .. } => {
+                io::ErrorKind::InvalidData
+            }
         }
     }
 }

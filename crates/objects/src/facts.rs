@@ -28,6 +28,10 @@ pub struct Facts {
     pub undurable: Option<Duration>,
     /// The device that was opened for writing last.
     pub writing: Option<Writing>,
+    /// The state that a device shows which was opened for reading last.
+    pub reading: Option<State>,
+    /// Whether a lease holds on what is read.
+    pub has_lease: bool,
 }
 
 /// A device that is open for writing.
@@ -48,6 +52,10 @@ static OUTAGES: Mutex<Outages> = Mutex::new(Outages { ended: 0, time: Duration::
 static UNDURABLE: Mutex<Undurable> =
     Mutex::new(Undurable { written: None, flushing: BTreeMap::new(), flushes: 0 });
 static WRITING: Mutex<Option<Writing>> = Mutex::new(None);
+
+static READING: Mutex<Option<State>> = Mutex::new(None);
+/// By the time since this machine started.
+static LEASED_UNTIL: Mutex<Option<Duration>> = Mutex::new(None);
 
 #[derive(Debug)]
 struct Outages {
@@ -71,6 +79,8 @@ pub fn facts_of_this_process() -> Facts {
         outage_time: outages.time + lasting.unwrap_or_default(),
         undurable: UNDURABLE.lock().oldest().map(|since| since.elapsed()),
         writing: *WRITING.lock(),
+        reading: *READING.lock(),
+        has_lease: LEASED_UNTIL.lock().is_some_and(|until| larder_platform::uptime() < until),
     }
 }
 
@@ -123,6 +133,16 @@ pub(crate) fn flushing<T, E>(flush: impl FnOnce() -> Result<T, E>) -> Result<T, 
 /// A device has this state now.
 pub(crate) fn note_writing(writing: Writing) {
     *WRITING.lock() = Some(writing);
+}
+
+/// A device that is open for reading shows this state.
+pub(crate) fn note_reading(state: State) {
+    *READING.lock() = Some(state);
+}
+
+/// A lease holds until then, if any does.
+pub(crate) fn note_lease(until: Option<Duration>) {
+    *LEASED_UNTIL.lock() = until;
 }
 
 /// What stores lack.

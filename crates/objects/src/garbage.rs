@@ -12,6 +12,7 @@ use crate::each::delete;
 use crate::error::ObjectsError;
 use crate::flush::Next;
 use crate::id::Kind;
+use crate::lease;
 use crate::manifest::Manifest;
 use crate::map::ObjectRecord;
 use crate::writer::Writer;
@@ -82,6 +83,7 @@ pub(crate) fn collect(
         }
     }
     copies::delete_old(store, manifest.number)?;
+    lease::in_force(store, writer.now())?;
     let (before, left_over) = (rewritten, left.len() as u64);
     delete(store, &left, |deleted| tell(before + deleted, before + left_over))?;
     let before = before + left_over;

@@ -17,11 +17,12 @@ use crate::codec::{Decoder, Encoder, Malformed};
 use crate::each::each;
 use crate::error::ObjectsError;
 use crate::fetch::understood;
+use crate::lease;
 use crate::manifest::{self, Manifest};
 use crate::map::ObjectRecord;
 use crate::store::{Problem, Store, StoreError, Versioned};
 
-const FOLDER: &str = "holds";
+pub(crate) const FOLDER: &str = "holds";
 const MAGIC: &[u8; 8] = b"LarderOH";
 const VERSION: u64 = 1;
 
@@ -34,9 +35,14 @@ pub(crate) struct Hold {
     pub(crate) path: String,
 }
 
+/// The name of the hold of a clone.
+pub(crate) fn name(clone: [u8; 16]) -> String {
+    format!("{FOLDER}/{}", uuid::Uuid::from_bytes(clone))
+}
+
 impl Hold {
     pub(crate) fn name(&self) -> String {
-        format!("{FOLDER}/{}", uuid::Uuid::from_bytes(self.uuid))
+        name(self.uuid)
     }
 
     pub(crate) fn encode(&self) -> Bytes {
@@ -91,15 +97,20 @@ pub(crate) fn read(store: &dyn Store) -> Result<Vec<Hold>, ObjectsError> {
     Ok(found)
 }
 
-/// Those of `doomed` that no held state needs: they may be deleted. The store has the manifest that
-/// calls them doomed.
+/// Those of `doomed` that no held state needs at the time `now`: they may be deleted. The store has
+/// the manifest that calls them doomed.
 pub(crate) fn not_held(
     store: &dyn Store,
     mut doomed: Vec<ObjectRecord>,
+    now: u64,
 ) -> Result<Vec<ObjectRecord>, ObjectsError> {
     if !doomed.is_empty() {
-        let holds = read(store)?;
-        doomed.retain(|object| !holds.iter().any(|hold| hold.needs(object)));
+        let (holds, leases) = (read(store)?, lease::in_force(store, now)?);
+        let is_held = |object: &ObjectRecord| {
+            holds.iter().any(|hold| hold.needs(object))
+                || leases.iter().any(|lease| lease.needs(object))
+        };
+        doomed.retain(|object| !is_held(object));
     }
     Ok(doomed)
 }

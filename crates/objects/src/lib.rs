@@ -8,6 +8,7 @@
 //!   flushes/EPOCH-NUMBER        the next state, and a little content: created on condition
 //!   maps/EPOCH-NUMBER           pages of the map from device to segments, and their root
 //!   segments/EPOCH-NUMBER       content, in the order in which it was written
+//!   leases/UUID                 a reader's, for some minutes: likewise
 //!   holds/UUID                  a clone's claim to a state: who deletes objects looks there
 //!   keys                        of what is encrypted: who can read it
 //! ```
@@ -39,8 +40,8 @@
 //!   ([`Device::flushes_in_one_step`](larder_device::Device::flushes_in_one_step)).
 //! - Each opening for writing ends the flushes of the epoch before, and raises the epoch in the
 //!   manifest. A writer of an earlier epoch fails at its next flush, and has changed nothing since.
-//! - No object that a kept state needs is deleted; and nothing is deleted before a manifest in the
-//!   store has said so for [`Info::delete_after`] seconds.
+//! - No object is deleted that a kept state needs, or one that a clone or a lease holds; and nothing
+//!   is deleted before a manifest in the store has said so for [`Info::delete_after`] seconds.
 //! - What a thread uses, copies or keeps of an object has been compared with its checksum. What
 //!   fails is fetched again.
 //! - Memory is bounded: by the cache in memory, content that is on its way, 9 segments that are
@@ -58,6 +59,7 @@ mod command;
 mod compact;
 mod content;
 mod copies;
+mod deletion;
 mod device;
 mod each;
 mod error;
@@ -70,6 +72,7 @@ mod hex;
 mod hold;
 mod id;
 mod keys;
+mod lease;
 mod manifest;
 mod map;
 mod past;
@@ -77,6 +80,7 @@ mod patience;
 mod pool;
 mod probe;
 mod quantity;
+mod reading;
 mod rebuild;
 mod seen;
 mod segment;
@@ -91,7 +95,8 @@ mod writer;
 pub use address::{Address, StateName, is_url};
 pub use cache::CacheFolder;
 pub use clone::{Beside, clone};
-pub use device::{Info, ObjectDevice, Options, info};
+pub use deletion::{Deletion, deletable, delete};
+pub use device::{Info, LeaseInfo, ObjectDevice, Options, info};
 pub use error::ObjectsError;
 pub use facts::{Facts, Writing, facts_of_this_process};
 pub use garbage::Collected;

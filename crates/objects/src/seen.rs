@@ -27,7 +27,7 @@ fn point(manifest: &Manifest) -> Point {
 }
 
 /// Where this machine notes what it has seen of one device.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Seen {
     path: PathBuf,
 }
@@ -52,7 +52,7 @@ impl Seen {
 
     /// Warns if this machine has seen the device in `store` at a later point than that of
     /// `manifest`.
-    fn compare(&self, store: &dyn Store, manifest: &Manifest) {
+    pub(crate) fn compare(&self, store: &dyn Store, manifest: &Manifest) {
         let now = point(manifest);
         let Some(last) = self.last().filter(|last| *last > now) else { return self.note(now) };
         // Another process of this machine may have gone on meanwhile.

@@ -64,6 +64,29 @@ impl Policy {
         periods.iter().enumerate().map(is_last).collect()
     }
 
+    /// When each of `states` ends, in seconds since 1970, if no others follow. The last one stays.
+    pub fn ends(&self, states: &[State]) -> Vec<Option<u64>> {
+        let ages = [self.all, self.hourly, self.daily];
+        let later = |state: &State| ages.map(|age| state.time.saturating_add(age));
+        let mut times: Vec<u64> = states.iter().flat_map(later).collect();
+        times.sort_unstable();
+        times.dedup();
+        let mut ends = vec![None; states.len()];
+        let mut left: Vec<usize> = (0..states.len()).collect();
+        for time in times {
+            let still_there: Vec<State> = left.iter().map(|at| states[*at]).collect();
+            let mut kept = self.kept(&still_there, time).into_iter();
+            left.retain(|at| {
+                let is_kept = kept.next().expect("one for each");
+                if !is_kept {
+                    ends[*at] = Some(time);
+                }
+                is_kept
+            });
+        }
+        ends
+    }
+
     pub(crate) fn encode(&self, to: &mut Encoder) {
         for seconds in [self.all, self.hourly, self.daily] {
             to.number(seconds);
@@ -134,6 +157,21 @@ mod tests {
         ];
         let expected = [2 * DAY - 9, 4 * HOUR - 9, 3 * HOUR - 7, HOUR, 30, 20];
         assert_eq!(kept(policy, &ages), expected);
+    }
+
+    #[test]
+    fn a_state_ends_when_the_policy_forgets_it() {
+        let states = |times: &[u64]| -> Vec<State> {
+            let numbered = (0..).zip(times);
+            numbered.map(|(number, time)| State { number, time: *time }).collect()
+        };
+        let policy = Policy { all: HOUR, hourly: DAY, daily: 3 * DAY };
+        let now = 1000 * DAY;
+        // Two in one hour, one in the next hour, and the last one.
+        let states = states(&[now, now + 60, now + HOUR, now + HOUR + 1]);
+        // One of an hour stays when all of them are as old as that, then one of the day.
+        let ends = [now + 60 + HOUR, now + HOUR + 1 + DAY, now + 2 * HOUR + 1].map(Some);
+        assert_eq!(policy.ends(&states), [ends[0], ends[1], ends[2], None]);
     }
 
     #[test]

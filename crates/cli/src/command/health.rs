@@ -138,6 +138,16 @@ fn write_objects(out: &mut impl Write, metrics: &Metrics) -> io::Result<()> {
     writeln!(out, "The store has:   {undurable}")?;
     let seconds = value("outage_seconds_total").unwrap_or_default();
     writeln!(out, "Outages:         {outages}, of {seconds:.0} s together")?;
+    if let (Some(state), Some(time)) =
+        (value("shown_state"), value("shown_state_timestamp_seconds"))
+    {
+        let until = match value("lease") {
+            Some(1.0) => "with a lease: it stays as long as it is mounted",
+            _ => "without a lease: 'larder objects states' says how long it is kept",
+        };
+        writeln!(out, "Shown state:     {state} of {}, {until}", local_time(time as i64))?;
+        return Ok(());
+    }
     if let (Some(epoch), Some(states)) = (value("epoch"), value("kept_states")) {
         writeln!(out, "Kept states:     {states}, in epoch {epoch}")?;
     }

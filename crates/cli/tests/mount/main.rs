@@ -11,6 +11,7 @@ mod copies;
 mod crash;
 mod documents;
 mod ending;
+mod following;
 mod full;
 mod handles;
 mod json;

@@ -437,6 +437,43 @@ fn json_says_what_the_text_says() {
     assert!(collected["deleted"].is_u64() && collected["waiting"].is_u64(), "{collected}");
 }
 
+#[test]
+fn a_file_system_is_deleted_when_nobody_uses_it() {
+    let mut mounted = Mounted::on_objects();
+    let url = mounted.source().to_str().unwrap().to_owned();
+    mounted.mount(&["--create", "4G"]);
+    mounted.shell("seq 100000 >numbers");
+    let delete = |arguments: &[&str]| {
+        let mut all = vec!["objects", "delete"];
+        all.extend(arguments.iter().chain([&&*url]));
+        all.into_iter().map(ToOwned::to_owned).collect::<Vec<String>>()
+    };
+    let said = |arguments: &[&str]| {
+        let arguments = delete(arguments);
+        refused(&arguments.iter().map(|it| &**it).collect::<Vec<_>>())
+    };
+    assert!(said(&["--force"]).contains("has it open for writing"));
+    mounted.unmount();
+    let info = || succeed(larder().args(["objects", "info", &url]));
+    wait_until("the server has gone", || info().contains(": closed"));
+    assert!(said(&[]).contains("--force does that"));
+    let would = succeed(larder().args(delete(&["--dry-run"])));
+    assert!(would.contains("would be deleted"), "{would}");
+    let json = ["--format", "json"].into_iter().map(ToOwned::to_owned);
+    let json = succeed(larder().args(json.chain(delete(&["-n"]))));
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let objects = &json["objects-delete"];
+    assert!(would.starts_with(&format!("{} objects", objects["objects"])), "{json} {would}");
+    assert_eq!(objects["deleted"], false);
+    succeed(larder().args(["ls", &url]));
+    assert!(succeed(larder().args(delete(&["--force"]))).contains("were deleted"));
+    assert!(refused(&["ls", &url]).contains("there is no file system here"));
+    assert!(said(&["--force"]).contains("there is no file system here"));
+    // The place is free for another one.
+    mounted.mount(&["--create", "1G"]);
+    mounted.unmount();
+}
+
 /// The bytes of the objects of a file system that lies in a directory.
 fn stored_bytes(url: &str) -> u64 {
     let segments = Path::new(url.strip_prefix("file://").unwrap()).join("segments");

@@ -14,10 +14,6 @@ use crate::protocol::abi::{
     Attr, AttrOut, EntryOut, SetAttrValid, SetattrIn, Statx, StatxOut, SxTime,
 };
 
-/// How long the kernel may cache what it was told, in seconds: a year, which is for ever. All
-/// changes are made through it.
-pub(super) const VALID_SECONDS: u64 = 365 * 24 * 3600;
-
 /// Bytes that `st_blocks` counts in.
 const BLOCK_BYTES: u64 = 512;
 /// The bits of a mode that are not its type.
@@ -217,7 +213,7 @@ pub(super) fn entry(server: &Server, id: u64, node: &FuseNode) -> EntryOut {
     EntryOut {
         nodeid: id,
         generation: node.generation(&metadata).into(),
-        entry_valid: VALID_SECONDS,
+        entry_valid: server.options.valid_seconds(),
         attr_valid: valid_seconds,
         attr: attributes(server, node.number(), &metadata, taken_bytes),
         ..EntryOut::new_zeroed()
@@ -234,8 +230,8 @@ pub(super) fn listed_entry(
     EntryOut {
         nodeid: number,
         generation: generation_in(subvolume, metadata).into(),
-        entry_valid: VALID_SECONDS,
-        attr_valid: VALID_SECONDS,
+        entry_valid: server.options.valid_seconds(),
+        attr_valid: server.options.valid_seconds(),
         attr: attributes(server, number, metadata, metadata.allocated_bytes),
         ..EntryOut::new_zeroed()
     }
@@ -281,7 +277,7 @@ impl Seen {
     /// does not know, has at least one block: programs that copy files take one without blocks for
     /// a single hole, and others look where the data is.
     fn of(server: &Server, node: &FuseNode) -> Self {
-        let mut seen = Self::known(node);
+        let mut seen = Self::known(server, node);
         if seen.taken_bytes == 0 && may_have_unknown_data(server, node, &seen.metadata) {
             node.blocks.show_one();
             seen.taken_bytes = server.filesystem.sector_bytes().into();
@@ -292,11 +288,12 @@ impl Seen {
     /// The attributes at one moment, as far as the server knows. Writeback changes none of them:
     /// dirty data gets as much space as was counted for it. If no attempt sees a single moment, or
     /// the space cannot be told, all dirty data counts, and the kernel asks again soon.
-    fn known(node: &FuseNode) -> Self {
+    fn known(server: &Server, node: &FuseNode) -> Self {
+        let valid_seconds = server.options.valid_seconds();
         if node.inode.is_empty_subvolume()
             && let Some(metadata) = node.of_stand_in.lock().clone()
         {
-            return Self { metadata, taken_bytes: 0, valid_seconds: VALID_SECONDS };
+            return Self { metadata, taken_bytes: 0, valid_seconds };
         }
         let mut metadata = node.inode.metadata();
         for _ in 0..Self::ATTEMPTS {
@@ -307,7 +304,7 @@ impl Seen {
                 && after == metadata
             {
                 let taken_bytes = metadata.allocated_bytes + unplaced_bytes;
-                return Self { metadata, taken_bytes, valid_seconds: VALID_SECONDS };
+                return Self { metadata, taken_bytes, valid_seconds };
             }
             metadata = after;
         }

@@ -1,5 +1,5 @@
 //! Replaces a server while its mount is in use: a file system that was opened for reading is opened
-//! for writing, or the other way round.
+//! for writing, or the other way round; or somebody else has written a newer state.
 //!
 //! # Invariants
 //! - One server serves a request from beginning to end. While servers are exchanged, requests wait;
@@ -12,14 +12,21 @@
 //! - The kernel is made to forget names only if the file system differs from what it was shown:
 //!   with a name it unmounts all that is mounted below.
 //! - The devices are never open twice for writing, and a server that was replaced writes nothing.
+//! - A server that follows is replaced by one that shows a whole later state. The kernel keeps pages
+//!   that it read before until it is told to forget them, right after that: it waits for reads that are
+//!   on their way, and drops what they bring. It keeps names and attributes for a moment, and no
+//!   listings. So it shows nothing for longer than the user has said, as long as the store answers.
+//! - If the newest state cannot be shown, the one before stays, and the health has the reason.
 
 use std::fmt;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
+use larder::OpenOptions;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustix::io::Errno;
 
 use super::channel::{Channel, get_written_data};
@@ -35,6 +42,8 @@ use crate::transport::{Handler, Notify, Superblock, Tell};
 
 /// How long an exchange waits for a moment without requests.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long that of a server that follows does: the next look tries again.
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// The server that serves now.
 pub(crate) struct Exchange {
@@ -47,6 +56,25 @@ pub(crate) struct Exchange {
     pub(super) images: OnceLock<Images>,
     /// Locked while a remount or a further mount is made.
     pub(super) configuration: Mutex<Option<Configuration>>,
+    /// Clients that keep the server that serves now, for as long as they like.
+    clients: AtomicUsize,
+    follows: bool,
+}
+
+/// A client, until this is dropped.
+struct Client<'c>(&'c AtomicUsize);
+
+impl<'c> Client<'c> {
+    fn new(clients: &'c AtomicUsize) -> Self {
+        clients.fetch_add(1, Relaxed);
+        Self(clients)
+    }
+}
+
+impl Drop for Client<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 struct Current {
@@ -65,10 +93,20 @@ impl Exchange {
     ) -> Self {
         server.views.set_number(number);
         let (channel, pruning) = (server.channel.clone(), server.pruning.clone());
-        let owner = server.owner;
+        let (owner, follows) = (server.owner, server.options.follow.is_some());
         let server = RwLock::new(Current { server: Some(server), read_only });
-        let (images, configuration) = Default::default();
-        Self { server, channel, pruning, owner, superblock, images, configuration }
+        let (images, configuration, clients) = Default::default();
+        Self {
+            server,
+            channel,
+            pruning,
+            owner,
+            superblock,
+            images,
+            configuration,
+            clients,
+            follows,
+        }
     }
 
     /// Tells all clients that asked how the last commit ended: `failure` is why it did not reach
@@ -136,10 +174,53 @@ impl Exchange {
         &self,
         work: impl FnOnce(&Server) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
-        match &self.server.read_recursive().server {
+        let current = self.server.read_recursive();
+        let _client = Client::new(&self.clients);
+        match &current.server {
             Some(server) => work(server),
             None => Err(not_open()),
         }
+    }
+
+    /// The server for a request. A server that follows takes no more requests while it waits for its
+    /// exchange, so that the moment for that comes: no request to a file system that is open for
+    /// reading needs another one.
+    fn serving(&self) -> RwLockReadGuard<'_, Current> {
+        if self.follows { self.server.read() } else { self.server.read_recursive() }
+    }
+
+    /// Shows the newest state of the devices, opened as `open` says, if it is another one.
+    pub(crate) fn follow(&self, open: &OpenOptions, kernel: &dyn Notify) -> Result<(), String> {
+        let followed = self.try_follow(open);
+        if let Some(server) = &self.server.read_recursive().server {
+            *server.behind.lock() = followed.as_ref().err().cloned();
+        }
+        if followed? {
+            self.forget_content(kernel);
+        }
+        Ok(())
+    }
+
+    /// Returns whether there is another state.
+    fn try_follow(&self, open: &OpenOptions) -> Result<bool, String> {
+        let current = self.server.read_recursive();
+        let Some(server) = &current.server else { return Ok(false) };
+        let before = server.filesystem.clone();
+        drop(current);
+        let newer = open.open_newer(&before).map_err(|error| error.to_string())?;
+        let Some(newer) = newer else { return Ok(false) };
+        if self.clients.load(Relaxed) > 0 {
+            return Err("a client sends a snapshot, or reads the file system".to_owned());
+        }
+        let Some(mut current) = self.server.try_write_for(MOMENT) else {
+            return Err("requests to the state before are being served".to_owned());
+        };
+        let Some(server) = &mut current.server else { return Ok(false) };
+        let next = Server::taking_over(&newer, &server.handover(), server.options.clone());
+        let before = std::mem::replace(server, next.map_err(|error| error.to_string())?);
+        drop(current);
+        drop(before);
+        Ok(true)
     }
 
     /// Changes mount options: `words` come after all lists that were given before.
@@ -171,6 +252,11 @@ impl Exchange {
     fn forget_all(&self, kernel: &dyn Notify) {
         // Older kernels keep names that are in use.
         let _ = kernel.notify(&Notice::all_names());
+        self.forget_content(kernel);
+    }
+
+    /// Makes the kernel forget attributes and content.
+    fn forget_content(&self, kernel: &dyn Notify) {
         // The kernel may wait for requests meanwhile, so no lock is held.
         for node in self.look(Nodes::records).unwrap_or_default() {
             let _ = kernel.notify(&Notice::content(node.id, 0, 0));
@@ -222,13 +308,13 @@ fn not_open() -> Refusal {
 
 impl Handler for Exchange {
     fn unheard(&self, request: &Request<'_>, body: &[u8], kernel: &dyn Tell) {
-        if let Some(server) = &self.server.read_recursive().server {
+        if let Some(server) = &self.serving().server {
             server.unheard(request, body, kernel);
         }
     }
 
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>, kernel: &dyn Tell) -> Answer {
-        match &self.server.read_recursive().server {
+        match &self.serving().server {
             Some(server) => server.handle(request, reply, kernel),
             None => Answer::Error(Errno::IO),
         }

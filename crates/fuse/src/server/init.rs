@@ -53,7 +53,8 @@ pub(super) fn agree(
     }
     let offered = u64::from(init.flags) | u64::from(init.flags2) << 32;
     let mut wanted = WANTED;
-    wanted.set(UNSEEN_READS, options.access_times == AccessTimes::Never);
+    let sees_all_reads = options.access_times != AccessTimes::Never || options.follow.is_some();
+    wanted.set(UNSEEN_READS, !sees_all_reads);
     wanted.set(InitFlags::WRITEBACK_CACHE, options.writeback_cache);
     // Then the kernel names no caller in most requests.
     wanted.set(InitFlags::ALLOW_IDMAP, id_maps::can_be_seen());

@@ -101,6 +101,14 @@ fn put_objects(text: &mut Text, facts: &Facts) {
     let help = "How old the oldest write is that the store lacks.";
     let undurable = facts.undurable.map_or(0.0, |age: Duration| age.as_secs_f64());
     text.gauge("objects_undurable_seconds", help, undurable);
+    if let Some(state) = facts.reading {
+        let help = "The number of the state that is shown.";
+        text.gauge("objects_shown_state", help, state.number as f64);
+        let help = "When the state that is shown was made, by the clock of the store.";
+        text.gauge("objects_shown_state_timestamp_seconds", help, state.time as f64);
+        let help = "Whether a lease holds on the state that is shown.";
+        text.gauge("objects_lease", help, f64::from(u8::from(facts.has_lease)));
+    }
     if let Some(writing) = facts.writing {
         let help = "How often the file system was opened for writing.";
         text.gauge("objects_epoch", help, f64::from(writing.epoch));

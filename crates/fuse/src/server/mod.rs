@@ -57,7 +57,6 @@ use self::access::Caller;
 use self::call::{Call, Outcome, failed};
 use self::ids::Ids;
 use self::thread::Thread;
-use crate::options::AccessTimes;
 use crate::protocol::{Answer, Operation, Reply, Request};
 use crate::transport::{Handler, Notify, Tell};
 
@@ -113,7 +112,7 @@ fn serve(
     match operation {
         Operation::Init(init) => init::agree(&init, &server.options, call, reply),
         Operation::Open(open) => open::open(server, call, open, reply),
-        Operation::OpenDirectory if server.options.access_times != AccessTimes::Never => {
+        Operation::OpenDirectory if server.opens_directories() => {
             open::open_directory(server, call, reply)
         }
         Operation::Create { name, new } => open::create(server, call, name, &new, reply),

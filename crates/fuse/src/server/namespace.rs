@@ -8,7 +8,7 @@ use larder::{Directory, ErrorKind, FileType, Inode, NewInode, RenameMode};
 use rustix::io::Errno;
 
 use super::atime;
-use super::attributes::{self, VALID_SECONDS, device_of};
+use super::attributes::{self, device_of};
 use super::call::{Call, Outcome, failed};
 use super::nodes::FuseNode;
 use super::state::Server;
@@ -49,7 +49,7 @@ pub(super) fn lookup(
             put_entry(server, inode, reply)
         }
         Err(error) if error.kind() == ErrorKind::NotFound && name.len() <= NAME_MAX => {
-            reply.put(&EntryOut::negative(VALID_SECONDS))
+            reply.put(&EntryOut::negative(server.options.valid_seconds()))
         }
         Err(error) => Err(failed(error)),
     }

@@ -101,6 +101,8 @@ enum KnownInode {
 struct Listed {
     subvolume: Subvolume,
     inode: u64,
+    /// That of the node, if an earlier opening of the file system had it open.
+    generation: Option<u32>,
 }
 
 /// A node as another opening of the file system can enter it: by numbers alone.
@@ -110,6 +112,7 @@ pub(super) struct NodeRecord {
     subvolume: u64,
     inode: u64,
     lookups: u64,
+    generation: Option<u32>,
 }
 
 /// The table.
@@ -428,7 +431,11 @@ impl Nodes {
         let id = number_of(subvolume.id(), inode);
         let mut shard = self.shard(id).lock();
         let Some(known) = shard.get_mut(&id) else {
-            let inode = KnownInode::Listed(Listed { subvolume: subvolume.clone(), inode });
+            let inode = KnownInode::Listed(Listed {
+                subvolume: subvolume.clone(),
+                inode,
+                generation: None,
+            });
             self.weight.fetch_add(inode.weight(), Relaxed);
             shard.insert(id, Known { inode, lookups: 1 });
             return Ok(id);
@@ -528,7 +535,8 @@ impl Nodes {
     pub(super) fn records(&self) -> Vec<NodeRecord> {
         let record = |(id, known): (&u64, &Known)| {
             let (subvolume, inode) = known.location();
-            NodeRecord { id: *id, subvolume, inode, lookups: known.lookups }
+            let generation = known.generation();
+            NodeRecord { id: *id, subvolume, inode, lookups: known.lookups, generation }
         };
         let shards = self.shards.iter();
         shards.flat_map(|shard| shard.lock().iter().map(record).collect::<Vec<_>>()).collect()
@@ -539,8 +547,9 @@ impl Nodes {
         self.next_stand_in.load(Relaxed)
     }
 
-    /// Enters the nodes of another opening of `filesystem`. An inode that is gone is stale from now
-    /// on. So is a directory that stands for a subvolume: the kernel looks it up again.
+    /// Enters the nodes of another opening of `filesystem`. An inode that is gone, or of which another
+    /// has the number now, is stale from now on. So is a directory that stands for a subvolume: the
+    /// kernel looks it up again.
     pub(super) fn take_over(
         &self,
         filesystem: &Filesystem,
@@ -548,14 +557,16 @@ impl Nodes {
         next_stand_in: u64,
     ) {
         self.next_stand_in.store(next_stand_in, Relaxed);
+        let mut subvolumes = HashMap::new();
         for record in records.iter().filter(|it| it.id != ROOT_ID && !is_stand_in(it.id)) {
-            let subvolume = filesystem.subvolume_by_id(record.subvolume);
-            if let Ok(inode) = subvolume.and_then(|subvolume| subvolume.inode(record.inode)) {
-                let inode = KnownInode::Open(Arc::new(FuseNode::new(inode)));
-                self.weight.fetch_add(inode.weight(), Relaxed);
-                let known = Known { inode, lookups: record.lookups };
-                self.shard(record.id).lock().insert(record.id, known);
-            }
+            let subvolume = subvolumes
+                .entry(record.subvolume)
+                .or_insert_with_key(|id| filesystem.subvolume_by_id(*id).ok());
+            let Some(subvolume) = subvolume.clone() else { continue };
+            let NodeRecord { inode, generation, lookups, .. } = *record;
+            let inode = KnownInode::Listed(Listed { subvolume, inode, generation });
+            self.weight.fetch_add(inode.weight(), Relaxed);
+            self.shard(record.id).lock().insert(record.id, Known { inode, lookups });
         }
     }
 
@@ -582,7 +593,12 @@ impl Nodes {
 
 impl Listed {
     fn open(&self) -> Result<Inode, Errno> {
-        self.subvolume.inode(self.inode).map_err(failed)
+        let inode = self.subvolume.inode(self.inode).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Errno::STALE,
+            _ => failed(error),
+        })?;
+        let is_it = |generation| generation_in(&self.subvolume, &inode.metadata()) == generation;
+        if self.generation.is_none_or(is_it) { Ok(inode) } else { Err(Errno::STALE) }
     }
 }
 
@@ -602,6 +618,14 @@ impl Known {
         match &self.inode {
             KnownInode::Open(node) => (node.inode.subvolume_id(), node.inode.number()),
             KnownInode::Listed(listed) => (listed.subvolume.id(), listed.inode),
+        }
+    }
+
+    /// The generation of the node, if it is known without a look at the file system.
+    fn generation(&self) -> Option<u32> {
+        match &self.inode {
+            KnownInode::Open(node) => Some(node.generation(&node.inode.metadata())),
+            KnownInode::Listed(listed) => listed.generation,
         }
     }
 

@@ -42,10 +42,13 @@ pub(super) fn open(
     put_open(server, &node, opening, reply)
 }
 
-/// Opens a directory, if access times are kept.
+/// Opens a directory, if [the server wants to know](Server::opens_directories).
 pub(super) fn open_directory(server: &Server, call: &Call<'_>, reply: &mut Reply<'_>) -> Outcome {
     let node = server.node(call)?;
-    reply.put(&OpenOut { fh: 0, open_flags: open_flags(server, &node), padding: 0 })
+    // Nobody tells the kernel which listings have changed when the server follows.
+    let follows = server.options.follow.is_some();
+    let open_flags = if follows { 0 } else { open_flags(server, &node) };
+    reply.put(&OpenOut { fh: 0, open_flags, padding: 0 })
 }
 
 /// Creates a file and opens it.

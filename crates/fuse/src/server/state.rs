@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use larder::{Filesystem, Health, Subvolume};
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::call::Call;
@@ -15,7 +16,7 @@ use super::owners::Owners;
 use super::pruning::Pruning;
 use super::view::Views;
 use super::walkers::Walkers;
-use crate::options::ServerOptions;
+use crate::options::{AccessTimes, ServerOptions};
 use crate::protocol::abi::ShownId;
 
 /// Exists if the kernel runs SELinux.
@@ -39,6 +40,8 @@ pub struct Server {
     /// The health when this server replaced another.
     earlier: Option<Health>,
     pub(super) has_selinux: bool,
+    /// Why it shows an older state than the newest, if it follows and could not.
+    pub(super) behind: Mutex<Option<String>>,
 }
 
 /// What a server hands over to the one that takes its place: everything that does not depend on the
@@ -82,6 +85,7 @@ impl Server {
             walkers,
             earlier,
             has_selinux: Path::new(SELINUX).exists(),
+            behind: Mutex::default(),
         })
     }
 
@@ -117,11 +121,17 @@ impl Server {
     /// The health of the file system since it was mounted, under this server and those before it.
     pub(super) fn health(&self) -> Health {
         let mut health = self.filesystem.health();
+        health.waits = health.waits.or_else(|| self.behind.lock().clone());
         if let Some(earlier) = &self.earlier {
             health.committed_at = health.committed_at.or(earlier.committed_at);
             health.healed_copies += earlier.healed_copies;
         }
         health
+    }
+
+    /// Whether the kernel asks before it lists a directory.
+    pub(super) fn opens_directories(&self) -> bool {
+        self.options.access_times != AccessTimes::Never || self.options.follow.is_some()
     }
 
     /// How it serves.

@@ -30,7 +30,7 @@ use crate::store::{Encrypted, Problem, Store, Versioned};
 use crate::{manifest, streams};
 
 /// The object with the slots.
-const NAME: &str = "keys";
+pub(crate) const NAME: &str = "keys";
 
 const KEY_BYTES: usize = 32;
 

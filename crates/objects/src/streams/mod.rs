@@ -24,7 +24,7 @@
 //! - Memory is bounded: by [`Pace::at_once`] parts and the one that is being filled or read, and 32
 //!   bytes for each part of the stream.
 
-mod catalogue;
+pub(crate) mod catalogue;
 mod chain;
 mod download;
 mod in_order;

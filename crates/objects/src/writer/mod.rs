@@ -287,6 +287,11 @@ impl Writer {
         self.commit.lock().manifest.clone()
     }
 
+    /// The time, by the clock of the store.
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
     /// What others may know.
     pub(crate) fn facts(&self) -> Writing {
         let manifest = &self.commit.lock().manifest;
@@ -485,9 +490,11 @@ impl Writer {
             return;
         }
         let (store, deleted) = (Arc::clone(&self.shared.content.store), self.deleted.clone());
+        // Times of states may be later than the store's: leases have the store's.
+        let clock = self.clock;
         self.pool.run(move || {
             let delete = |object: &ObjectRecord| Ok(store.delete(&object.kind.name(object.id))?);
-            let is_deleted = hold::not_held(&*store, expired).and_then(|expired| {
+            let is_deleted = hold::not_held(&*store, expired, clock.now()).and_then(|expired| {
                 each(&expired, delete, |object| {
                     deleted.lock().insert(object.id);
                 })
@@ -513,7 +520,7 @@ impl Writer {
             return Ok(0);
         }
         drop(commit);
-        let expired = hold::not_held(self.store(), expired)?;
+        let expired = hold::not_held(self.store(), expired, self.clock.now())?;
         let (store, all) = (self.store(), expired.len() as u64);
         let mut done = 0;
         each(

@@ -23,6 +23,9 @@ use rand::{RngExt, SeedableRng};
 const BLOCK_BYTES: u64 = 512;
 const BLOCKS: u64 = 24;
 
+/// How long a lease holds, in seconds.
+const LEASE_HOLDS: u64 = 600;
+
 /// What each block holds: a number, or zero.
 type Image = Vec<u64>;
 
@@ -56,12 +59,14 @@ struct Reader {
     image: Image,
     /// What it reads is there until then, by the clock of the store.
     until: u64,
+    has_lease: bool,
 }
 
 struct History {
     rng: StdRng,
     delete_after: u64,
     readers: Vec<Reader>,
+    followers: Vec<ObjectDevice>,
     store: Arc<MemoryStore>,
     key: Option<DataKey>,
     writers: Vec<Writer>,
@@ -90,6 +95,7 @@ impl History {
             key,
             delete_after,
             readers: Vec::new(),
+            followers: Vec::new(),
             writers: Vec::new(),
             states: BTreeMap::from([(0, zeros.clone())]),
             possible: vec![zeros],
@@ -110,6 +116,7 @@ impl History {
             segment_bytes: self.rng.random_range(1..8) << 10,
             most_ranges: self.rng.random_range(1..20),
             most_flushes: self.rng.random_range(1..12),
+            lease: self.rng.random_bool(0.7),
             patience: Some(Duration::ZERO),
         }
     }
@@ -199,9 +206,45 @@ impl History {
         let name = StateName::Number(state.number);
         let device = ObjectDevice::open_read_only(store, Some(&name), &options).unwrap();
         let image = read(&device).unwrap();
+        // A reader makes no lease at once if objects stay long enough.
+        let holds = if options.lease && self.delete_after < 60 { LEASE_HOLDS } else { 0 };
+        let until = self.safe_for(self.delete_after.max(holds));
+        self.readers.push(Reader { device, image, until, has_lease: options.lease });
+    }
+
+    /// When what is read now may be gone that stays for `seconds`, by the clock of the store.
+    fn safe_for(&self, seconds: u64) -> u64 {
         let has_one_clock = self.writers.iter().all(|writer| !writer.has_other_clock);
-        let until = if has_one_clock { self.store.now() + self.delete_after } else { 0 };
-        self.readers.push(Reader { device, image, until });
+        if has_one_clock { self.store.now() + seconds } else { 0 }
+    }
+
+    /// A reader makes its next lease, as a thread of the device does now and then.
+    fn renew_lease(&mut self) {
+        let at = self.rng.random_range(0..self.readers.len());
+        let until = self.safe_for(LEASE_HOLDS);
+        let now = self.store.now();
+        let reader = &mut self.readers[at];
+        if reader.has_lease && reader.until > now {
+            reader.device.renew_lease();
+            reader.until = until;
+        }
+    }
+
+    /// A program reads the newest state, and follows whoever writes.
+    fn follow(&mut self) {
+        if self.followers.is_empty() || self.rng.random_bool(0.1) {
+            let options = Options { cache_bytes: 0, ..self.options() };
+            let device = ObjectDevice::open_read_only(self.seen(), None, &options).unwrap();
+            self.followers.push(device);
+        }
+        let at = self.rng.random_range(0..self.followers.len());
+        if let Some(newest) = self.followers[at].newest().unwrap() {
+            self.followers[at] = newest;
+        }
+        self.assert_possible(&read(&self.followers[at]).unwrap());
+        if self.rng.random_bool(0.1) {
+            self.followers.swap_remove(at);
+        }
     }
 
     /// A reader finds what it found before, or learns that the state is gone, after its time.
@@ -213,7 +256,9 @@ impl History {
             Err(error) => {
                 let said = std::error::Error::source(&error).map(ToString::to_string);
                 assert!(said.as_ref().is_some_and(|it| it.contains("kept no longer")), "{error:?}");
-                assert!(self.store.now() >= reader.until, "{error:?}");
+                let (until, has_lease) = (reader.until, reader.has_lease);
+                let (now, after) = (self.store.now(), self.delete_after);
+                assert!(now >= until, "{error:?} {now} {until} {has_lease} {after}");
                 self.readers.swap_remove(at);
             }
         }
@@ -255,6 +300,12 @@ impl History {
         }
         if !self.readers.is_empty() && self.rng.random_bool(0.1) {
             return self.go_on_reading();
+        }
+        if !self.readers.is_empty() && self.rng.random_bool(0.1) {
+            return self.renew_lease();
+        }
+        if self.rng.random_bool(0.04) {
+            return self.follow();
         }
         if self.writers.is_empty() || self.rng.random_bool(0.03) {
             return self.open();
@@ -332,6 +383,9 @@ impl History {
 
     /// All writers end, and the device is opened once more.
     fn finish(mut self) {
+        // Their leases end with them.
+        self.readers.clear();
+        self.followers.clear();
         self.retire_fenced();
         let options = self.options();
         let store = self.seen();
@@ -406,7 +460,8 @@ fn assert_nothing_is_left(memory: &MemoryStore, store: &Arc<dyn Store>, options:
         let content = store.get_versioned(name).unwrap().content;
         let has = |text: &[u8]| content.windows(text.len()).any(|part| part == text);
         let is_end = has(b"process ") || has(b"larder objects rebuild");
-        let is_of_nobody = name.starts_with("probe-") || name.starts_with("copies/");
+        let of_nobody = ["probe-", "copies/", "leases/"];
+        let is_of_nobody = of_nobody.iter().any(|start| name.starts_with(start));
         is_of_nobody || (name.starts_with("flushes/") && is_end)
     };
     let there = memory.names().len() - memory.names().iter().filter(stays).count();
@@ -430,6 +485,7 @@ fn writes_and_checkpoints_at_once() {
         segment_bytes: 4096,
         most_ranges: 8,
         most_flushes: 3,
+        lease: true,
         patience: Some(Duration::ZERO),
     };
     let device = ObjectDevice::open_elsewhere(Arc::clone(&store), &options).unwrap();

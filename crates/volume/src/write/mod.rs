@@ -13,7 +13,7 @@ mod superblock;
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use larder_device::{DeviceError, Trouble};
+use larder_device::{Device, DeviceError, Trouble};
 use larder_format::superblock::OFFSETS;
 use larder_format::{Logical, Physical, Superblock};
 
@@ -129,6 +129,18 @@ impl Volume {
     /// Why requests of a device wait at this time, if those of any do.
     pub fn trouble(&self) -> Option<Trouble> {
         self.devices().iter().find_map(|device| device.device()?.trouble())
+    }
+
+    /// The devices with their newest states, if any of them has another state than this volume shows.
+    /// They may be of different moments.
+    pub fn newer_devices(&self) -> Result<Option<Vec<Arc<dyn Device>>>, DeviceError> {
+        let (mut devices, mut is_newer) = (Vec::new(), false);
+        for device in self.devices().iter().filter_map(|device| device.device().cloned()) {
+            let newer = device.newer()?;
+            is_newer |= newer.is_some();
+            devices.push(newer.unwrap_or(device));
+        }
+        Ok(is_newer.then_some(devices))
     }
 
     /// Whether a device wants to learn what space commits free.

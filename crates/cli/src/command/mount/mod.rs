@@ -2,6 +2,7 @@
 
 mod background;
 mod cgroup;
+mod follow;
 mod further;
 mod helper;
 mod memory;
@@ -23,8 +24,8 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use clap::Args;
-use larder::Filesystem;
 use larder::device::Place;
+use larder::{Filesystem, OpenOptions};
 use larder_device::InUse;
 use larder_format::OwnerMap;
 use larder_fuse::Server;
@@ -78,6 +79,11 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///   subvol=PATH, subvolid=ID
 ///                         the subvolume to show; otherwise the default one
 ///   degraded, device=PATH although devices may be missing; a further device
+///   follow, follow=SECONDS
+///                         with ro, on object storage: show what another machine writes, no later
+///                         than so many seconds after it is durable (5). Files that are gone give
+///                         ESTALE to programs that have them open. What an fsync made durable is
+///                         shown with the commit after it
 ///   key-file=PATH         the file with the key of what is encrypted on object storage
 ///   partition=N, offset=BYTES
 ///                         the same as --partition and --offset
@@ -292,6 +298,9 @@ impl Mount {
             None => None,
         };
         let devices = devices::all(&devices, options.place)?;
+        if options.server.follow.is_some() {
+            follow::check(&devices)?;
+        }
         // Other programs are told where the devices are.
         let absolute = |device: &PathBuf| {
             if larder_objects::is_url(device.as_os_str()) {
@@ -344,6 +353,8 @@ impl Mount {
         // A server that has the node of a partition open is found by that alone.
         let images: Vec<PathBuf> =
             devices.iter().filter(|device| nodes.contains(device)).cloned().collect();
+        let pause = options.server.time_between_looks();
+        let followed = pause.map(|pause| (memory.open(options.open_options()), pause));
         let remounted = move |said: &[String]| {
             let now = Options::parse(said.iter().map(String::as_str));
             let settings = now.and_then(|now| now.settings(&options, &devices));
@@ -358,7 +369,7 @@ impl Mount {
             Ok(ready()?)
         };
         let watched = self.metrics.as_deref().map(|path| (path, prices));
-        let served = serve(&mount, &mountpoint, &mut signals, watched, begin);
+        let served = serve(&mount, &mountpoint, &mut signals, watched, followed, begin);
         // Whatever ended it, the changes are kept.
         let synced = mount.sync().with_context(|| {
             let generation = mount.generation().unwrap_or_default();
@@ -463,12 +474,14 @@ fn mount(
 }
 
 /// Serves requests until all mounts end. Meanwhile this thread calls `begin`, and then waits for
-/// signals. Metrics go to the file `watched`.
+/// signals. Metrics go to the file `watched`. A writer is followed as `followed` says: how to open
+/// the newest state, and the time between two looks.
 fn serve(
     mount: &larder_fuse::Mount,
     mountpoint: &Path,
     signals: &mut Signals,
     watched: Option<(&Path, Prices)>,
+    followed: Option<(OpenOptions, Duration)>,
     begin: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     if let Some(error) = mount.sync_error() {
@@ -491,6 +504,11 @@ fn serve(
         if let Some((path, prices)) = watched {
             let watch = move || metrics::keep_written(mount, path, prices, &ends);
             thread::Builder::new().name("larder-metrics".into()).spawn_scoped(scope, watch)?;
+        }
+        let (_following, ends) = mpsc::channel();
+        if let Some((open, pause)) = followed {
+            let follow = move || follow::keep_following(mount, &open, pause, &ends);
+            thread::Builder::new().name("larder-follow".into()).spawn_scoped(scope, follow)?;
         }
         let outcome = match has_begun.recv() {
             Ok(()) => begin(),

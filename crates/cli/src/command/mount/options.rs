@@ -11,6 +11,7 @@ use larder::device::Place;
 use larder::{OpenOptions, WriteCompression, WritePolicy};
 use larder_fuse::{AccessTimes, MountOptions, ServerOptions, Settings};
 
+use super::follow::INTERVAL;
 use crate::operand::parse_number;
 use crate::owner::MapOptions;
 use crate::place::parse_partition;
@@ -172,6 +173,10 @@ impl Options {
             !options.skips_log || options.mount.read_only,
             "without ro a log is replayed: rescue=nologreplay goes with ro"
         );
+        ensure!(
+            options.server.follow.is_none() || options.mount.read_only,
+            "follow goes with ro: a mount that writes shows its own changes, and others end it"
+        );
         Ok(options)
     }
 
@@ -189,6 +194,10 @@ impl Options {
             self.server.owner_map == before.server.owner_map,
             "map-users, map-groups and squash can only be set when mounting: the kernel keeps the \
              owners that it was shown"
+        );
+        ensure!(
+            self.server.follow == before.server.follow,
+            "follow can only be set when mounting: the kernel is told then how long it may remember"
         );
         ensure!(
             self.place == before.place,
@@ -273,6 +282,12 @@ impl Options {
                 if Path::new(SELINUX).exists() {
                     self.mount.labels.push((name, label.trim_matches('"').to_owned()));
                 }
+            }
+            ("follow", None) => self.server.follow = Some(INTERVAL),
+            ("follow", Some(seconds)) => {
+                let seconds = number(word, seconds)?;
+                ensure!(seconds > 0, "mount option '{word}': it takes a second at least");
+                self.server.follow = Some(Duration::from_secs(seconds));
             }
             ("io_uring", None) => self.mount.io_uring = true,
             ("no_io_uring", None) => self.mount.io_uring = false,
@@ -409,6 +424,11 @@ mod tests {
         assert!(error("ro,rescue=all").contains("larder reads sound structures only"));
         assert!(error("rescue=nologreplay").contains("goes with ro"));
         assert!(error("ro,rescue=wibble").contains("unknown mount option 'rescue=wibble'"));
+        assert!(error("follow").contains("follow goes with ro"));
+        assert!(error("ro,follow=0").contains("'follow=0'"));
+        assert!(error("ro,follow=x").contains("'follow=x'"));
+        let follow = |list| Options::parse([list]).unwrap().server.follow.map(|it| it.as_secs());
+        assert_eq!((follow("ro,follow"), follow("follow=30,ro")), (Some(5), Some(30)));
         assert!(error("autodefrag").contains("in the background"));
         assert!(error("space_cache=v1").contains("in a tree"));
         assert!(error("thread_pool=4").contains("'thread_pool=4'"));

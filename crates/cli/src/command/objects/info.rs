@@ -51,6 +51,7 @@ struct Object {
     doomed: u64,
     origin: Option<String>,
     clones: Vec<Clone>,
+    leases: Vec<Lease>,
 }
 
 /// A clone, and the state that it began with.
@@ -60,10 +61,26 @@ struct Clone {
     state: u64,
 }
 
+/// Somebody reads states, all from the first on if there is no last one. They stay until the lease
+/// ends, by the clock of the store, and readers that go on make another one before.
+#[derive(Serialize)]
+struct Lease {
+    reader: String,
+    first: u64,
+    last: Option<u64>,
+    until: u64,
+}
+
 impl Info {
     pub fn run(self, global: &Global) -> Outcome {
         let info = larder_objects::info(&*store(&self.address)?)?;
         let clones = info.clones.into_iter();
+        let leases = info.leases.into_iter().map(|lease| Lease {
+            reader: lease.reader,
+            first: lease.first,
+            last: lease.last,
+            until: lease.until,
+        });
         let object = Object {
             size: info.len_bytes,
             state: info.state.number,
@@ -83,6 +100,7 @@ impl Info {
             doomed: info.doomed,
             origin: info.origin,
             clones: clones.map(|(path, state)| Clone { path, state }).collect(),
+            leases: leases.collect(),
         };
         if global.is_json() {
             write_json(&mut stdout(), "objects-info", &object)?;
@@ -111,6 +129,14 @@ impl Info {
         }
         for Clone { path, state } in &object.clones {
             line("Clone:", format!("{path}, of state {state}"))?;
+        }
+        for Lease { reader, first, last, until } in &object.leases {
+            let states = match last {
+                Some(last) if last == first => format!("state {first}"),
+                Some(last) => format!("states {first} to {last}"),
+                None => format!("states from {first} on"),
+            };
+            line("Lease:", format!("{reader}, on {states}, until {}", local(*until)))?;
         }
         Ok(())
     }

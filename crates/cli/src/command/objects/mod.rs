@@ -1,6 +1,7 @@
 //! `larder objects`: file systems on object storage, below the file system.
 
 mod clone;
+mod delete;
 mod gc;
 mod info;
 mod key;
@@ -48,6 +49,7 @@ const DELETE_AFTER: u64 = 60 * 60;
 #[command(verbatim_doc_comment)]
 pub enum Objects {
     Clone(clone::Clone),
+    Delete(delete::Delete),
     Gc(gc::Gc),
     Info(info::Info),
     Rebuild(rebuild::Rebuild),
@@ -62,6 +64,7 @@ impl Objects {
     pub fn run(self, global: &Global) -> Outcome {
         match self {
             Self::Clone(command) => command.run(),
+            Self::Delete(command) => command.run(global),
             Self::Gc(command) => command.run(global),
             Self::Info(command) => command.run(global),
             Self::Rebuild(command) => command.run(),

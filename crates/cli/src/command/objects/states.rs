@@ -13,10 +13,14 @@ use crate::global::Global;
 use crate::output::stdout;
 use crate::print::JsonList;
 
-/// List the states that can be read
+/// List the states that can be read, and until when
 ///
 /// Every commit and every fsync makes one. URL@NUMBER is the file system as it was then; URL@TIME is
 /// the last state that was made by that time: @yesterday, @3h, @2026-11-24, @2026-11-24T16:00.
+///
+/// States are thinned out, as `larder objects gc --keep` says, whenever somebody writes. The time at
+/// which that ends a state is there, too; the last one ends with later ones. What somebody reads
+/// stays for longer: `larder objects info` lists leases.
 ///
 /// Examples:
 ///   larder objects states s3://bucket/photos
@@ -34,22 +38,27 @@ pub struct States {
 struct Object {
     number: u64,
     time: u64,
+    /// None: as long as it is the last one.
+    until: Option<u64>,
 }
 
 impl States {
     pub fn run(self, global: &Global) -> Outcome {
-        let states = larder_objects::info(&*store(&self.address)?)?.states;
+        let info = larder_objects::info(&*store(&self.address)?)?;
+        let ends = info.policy.ends(&info.states);
+        let states = info.states.into_iter().zip(ends);
         let mut out = stdout();
         if global.is_json() {
             let mut list = JsonList::new("states");
-            for state in &states {
-                let object = Object { number: state.number, time: state.time };
+            for (state, until) in states {
+                let object = Object { number: state.number, time: state.time, until };
                 list.push(&mut out, &object)?;
             }
             list.end_with(&mut out, &[])?;
         } else {
-            for state in &states {
-                writeln!(out, "{:>10}  {}", state.number, local(state.time))?;
+            for (state, until) in states {
+                let until = until.map_or_else(|| "a later one".to_owned(), local);
+                writeln!(out, "{:>10}  {}  until {until}", state.number, local(state.time))?;
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -133,6 +133,39 @@ fn programs_wait_through_an_outage() {
     succeed(bucket.larder().args(["check", "--check-data-csum", &bucket.url("pantry")]));
 }
 
+/// What a writer does is seen, however far away the server is. While it is down, what was seen stays.
+#[test]
+fn a_reader_follows_a_writer_through_an_outage() {
+    let bucket = Bucket::in_memory();
+    bucket.set(FAR_AWAY);
+    let mut writer = mounted(&bucket, "pantry");
+    let sync = |mounted: &Mounted| {
+        succeed(bucket.larder().args(["filesystem", "sync"]).arg(mounted.path()));
+    };
+    writer.shell("head -c 2M /dev/urandom >random && seq 1000 >numbers");
+    sync(&writer);
+    let mut reader = Mounted::at(bucket.url("pantry"), bucket.environment());
+    reader.serve(&["-o", "ro,follow=1"]);
+    reader.shell("cat numbers random >/dev/null");
+    for round in 0..3 {
+        writer.shell(&format!("seq {round} 2000 >numbers && mkdir {round}"));
+        sync(&writer);
+        wait_until("it is seen", || reader.path().join(round.to_string()).exists());
+        assert_eq!(reader.shell("head -1 numbers"), format!("{round}\n"));
+    }
+    bucket.set(Weather { is_down: true, ..Weather::default() });
+    let health = || succeed(bucket.larder().arg("health").arg(reader.path()));
+    wait_until("the health says it", || health().contains("waits"));
+    assert_eq!(reader.shell("head -1 numbers && ls -d 2"), "2\n2\n");
+    bucket.set(Weather::default());
+    writer.shell("mkdir last");
+    sync(&writer);
+    wait_until("it is seen again", || reader.path().join("last").exists());
+    wait_until("it is well", || health().contains("well"));
+    reader.unmount();
+    writer.unmount();
+}
+
 /// The server itself stands still, with its connections open.
 #[test]
 fn a_server_that_stands_still_is_waited_for() {
