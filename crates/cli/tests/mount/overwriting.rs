@@ -161,28 +161,35 @@ fn what_takes_the_place_of_a_source_on_a_mount_is_not_copied_over_a_file() {
     mounted.finish();
 }
 
-/// The file that is overwritten gets the attributes of the copy, and none that takes its place.
+/// Attributes of a copy go to the file that has the content, and not to one that takes its place.
 #[test]
-fn what_takes_the_place_of_an_overwritten_file_keeps_its_owner() {
+fn what_takes_the_place_of_a_copy_keeps_its_owner() {
     let mounted = Mounted::new();
-    mounted.shell("mkdir tree copies; for i in $(seq 40); do echo own > tree/$i; done");
-    mounted.shell("cp -r tree/. copies; chown -R 1000 tree copies; mkdir copies/root");
+    mounted.shell("mkdir small large; for i in $(seq 40); do echo own > small/$i; done");
+    // Too large to be kept in memory until a copy is complete.
+    mounted.shell("for i in $(seq 40); do head -c 9M /dev/urandom > large/$i; done");
+    mounted.shell("chown -R 1000 small large");
     let pairs: Vec<String> =
         (1..=40).flat_map(|name| [format!("{name}"), format!("root/{name}")]).collect();
     let pairs: Vec<&str> = pairs.iter().map(String::as_str).collect();
-    for _ in 0..10 {
-        mounted.shell(
-            "for i in $(seq 40); do rm -f copies/root/$i; (umask 077; echo secret > copies/root/$i)
-            done",
-        );
-        let mut exchange = exchanging(&mounted, "copies", &pairs);
-        let from = mounted.join("tree").join(".");
-        let _ =
-            larder().args(["cp", "-a"]).arg(&from).arg(mounted.join("copies")).output().unwrap();
-        mounted.shell("rm go");
-        exchange.wait().unwrap();
-        let found = "find copies -type f -user 1000 -exec grep -l secret {} +";
-        assert_eq!(mounted.shell(&format!("{found} || true")), "");
+    let elsewhere = Scratch::new();
+    shell(elsewhere.path(), &format!("cp -a {} .", mounted.join("large").display()));
+    let large = elsewhere.path().join("large");
+    for (from, copies) in
+        [(mounted.join("small"), "cp -a small copies"), (large, "mkdir copies; chown 1000 copies")]
+    {
+        for _ in 0..10 {
+            mounted.shell(&format!("rm -rf copies; {copies}; mkdir copies/root"));
+            mounted.shell("umask 077; for i in $(seq 40); do echo secret > copies/root/$i; done");
+            let mut exchange = exchanging(&mounted, "copies", &pairs);
+            let mut copy = larder();
+            let _ =
+                copy.args(["cp", "-a"]).arg(from.join(".")).arg(mounted.join("copies")).output();
+            mounted.shell("rm go");
+            exchange.wait().unwrap();
+            let found = "find copies -type f -user 1000 -exec grep -l secret {} +";
+            assert_eq!(mounted.shell(&format!("{found} || true")), "", "{}", from.display());
+        }
     }
     mounted.finish();
 }
