@@ -167,7 +167,7 @@ fn what_takes_the_place_of_a_copy_keeps_its_owner() {
     let mounted = Mounted::new();
     mounted.shell("mkdir small large; for i in $(seq 40); do echo own > small/$i; done");
     // Too large to be kept in memory until a copy is complete.
-    mounted.shell("for i in $(seq 40); do head -c 9M /dev/urandom > large/$i; done");
+    mounted.shell("for i in $(seq 40); do head -c 3M /dev/urandom > large/$i; done");
     mounted.shell("chown -R 1000 small large");
     let pairs: Vec<String> =
         (1..=40).flat_map(|name| [format!("{name}"), format!("root/{name}")]).collect();
