@@ -38,7 +38,7 @@ pub use destination::{
 };
 pub use error::CopyError;
 pub use extract::Extract;
-pub use host::{BUFFER_BYTES, Ingest, OntoHost, below, open_to_overwrite};
+pub use host::{BUFFER_BYTES, Ingest, OntoHost, below, give, open_to_overwrite};
 pub use image::{DANGLING, IntoImage};
 pub use keep::{Keep, new_inode};
 pub use mapped::Mapped;

@@ -1,6 +1,11 @@
 //! Copies of what lies on a mount of larder: its server walks the tree.
+//!
+//! # Invariants
+//! - Content and attributes of a copy are those of one inode: a file that this process opens itself
+//!   is the one that the server found, whatever other users do with names meanwhile.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -9,7 +14,9 @@ use anyhow::ensure;
 use larder::commands::Original;
 use larder::{FileType, Metadata, NewInode, WalkOptions, Walked, Xattr};
 use larder_copy::{Attributes, Keep, below, check_name};
+use larder_ioctl::channel::node_of;
 use larder_platform::HostTree;
+use rustix::fs::Stat;
 
 use super::Ingest;
 use crate::on_mount::{Walk, resolved};
@@ -17,6 +24,8 @@ use crate::on_mount::{Walk, resolved};
 /// A copy in progress.
 struct Copy {
     walk: Walk,
+    /// The same tree, for files that this process reads itself, and the place of the top in it.
+    tree: (HostTree, PathBuf),
     /// The path of the copy.
     target: PathBuf,
     /// Where the destination begins, if the copies share data: it cannot be among the originals.
@@ -44,6 +53,15 @@ impl Copy {
         below(&self.target, path)
     }
 
+    /// Opens the file at `path`, which is the inode `id`, a subvolume and a number.
+    fn open_file(&mut self, path: &Path, id: (u64, u64)) -> anyhow::Result<(File, Stat)> {
+        let (tree, top) = &mut self.tree;
+        let (file, status) = tree.file(&below(top, path))?;
+        let node = node_of(&file)?.map(|node| (node.subvolume, node.inode));
+        ensure!(node == Some(id), "another inode took its place meanwhile");
+        Ok((file, status))
+    }
+
     /// Whether `path` lies in the directory that is left out.
     fn leaves_out(&self, path: &Path) -> bool {
         self.left_out.as_ref().is_some_and(|left_out| path.starts_with(left_out))
@@ -60,13 +78,12 @@ impl Ingest<'_> {
             let data = start.is_none();
             WalkOptions { below: true, targets: true, xattrs, data, written: true }
         };
-        let top = resolved(source, false).ok();
-        let Some(walk) = top.and_then(|top| Walk::try_begin(&top, options)) else {
-            return Ok(false);
-        };
+        let Ok(top) = resolved(source, false) else { return Ok(false) };
+        let Some(walk) = Walk::try_begin(&top, options) else { return Ok(false) };
+        let tree = HostTree::containing(&top)?;
         let target = target.to_owned();
         let (directory, open, left_out, last) = Default::default();
-        let mut copy = Copy { walk, target, start, directory, open, left_out, last };
+        let mut copy = Copy { walk, tree, target, start, directory, open, left_out, last };
         while let Some(walked) = copy.walk.next()? {
             match walked {
                 Walked::Directory { path, metadata, xattrs } => {
@@ -90,8 +107,8 @@ impl Ingest<'_> {
                     };
                     let found = SourceFile { metadata, link: target, xattrs, ranges };
                     let original = below(source, &path);
-                    let copied = check_name(&name)
-                        .and_then(|()| self.found(&mut copy, &original, &path, found));
+                    let copied =
+                        check_name(&name).and_then(|()| self.found(&mut copy, &path, found));
                     self.copies.note(&original, &copy.target_of(&path), copied)?;
                 }
                 Walked::Failed { path, .. } => {
@@ -143,14 +160,8 @@ impl Ingest<'_> {
         Ok(())
     }
 
-    /// Copies the inode at `original`, which is no directory, and at `path` in its tree.
-    fn found(
-        &mut self,
-        copy: &mut Copy,
-        original: &Path,
-        path: &Path,
-        found: SourceFile,
-    ) -> anyhow::Result<()> {
+    /// Copies the inode at `path` in the tree, which is no directory.
+    fn found(&mut self, copy: &mut Copy, path: &Path, found: SourceFile) -> anyhow::Result<()> {
         let SourceFile { metadata, link, xattrs, ranges } = found;
         let target = copy.target_of(path);
         let id = (metadata.subvolume, metadata.inode);
@@ -176,8 +187,7 @@ impl Ingest<'_> {
                     }
                     written?;
                 } else if overwrites {
-                    let (mut tree, name) = HostTree::containing(original)?;
-                    let (file, status) = tree.file(&name)?;
+                    let (file, status) = copy.open_file(path, id)?;
                     self.copies.content_of(&file, &target, &status)?;
                 } else {
                     let original = Original { subvolume: id.0, inode: id.1 };

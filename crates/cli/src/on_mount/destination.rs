@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use anyhow::ensure;
 use larder::commands::{Command, Original, Timestamp};
 use larder::{FileType, NewInode};
 use larder_copy::{
-    ACCESS_ACL, Attributes, DEFAULT_ACL, Destination, Keep, NotKept, open_to_overwrite,
+    ACCESS_ACL, Attributes, DEFAULT_ACL, Destination, Keep, NotKept, give, open_to_overwrite,
 };
 use larder_platform::HostTree;
-use rustix::fs::{AtFlags, FileType as NodeType, fgetxattr, makedev, statat};
+use rustix::fs::{AtFlags, FileType as NodeType, makedev, statat};
 use rustix::io::Errno;
 
 use super::OnMount;
@@ -231,12 +231,7 @@ impl Destination for OntoMount {
             return Ok(false);
         }
         self.overwritten = open_to_overwrite(&mut self.tree, path, keep)?;
-        let Some(file) = &self.overwritten else { return Ok(false) };
-        let mut nothing: [u8; 0] = [];
-        if keep == Keep::Everything && fgetxattr(file, ACCESS_ACL, &mut nothing).is_ok() {
-            self.set_xattr(path, OsStr::new(ACCESS_ACL), &NO_ACL)?;
-        }
-        Ok(true)
+        Ok(self.overwritten.is_some())
     }
 
     fn host_file(&self) -> Option<&File> {
@@ -310,8 +305,13 @@ impl Destination for OntoMount {
     }
 
     fn finish(&mut self, path: &Path, attributes: Attributes) -> anyhow::Result<NotKept> {
-        // What the kernel caches of it is written back now, and does not change its times later.
-        self.overwritten = None;
+        if let Some(file) = self.overwritten.take() {
+            // Not by its path: another file may be there by now. Closing one descriptor writes back
+            // what the kernel caches, which does not change the times later then.
+            let inode = file.try_clone()?;
+            drop(file);
+            return give(inode.as_fd(), attributes, true);
+        }
         if let (Some(uid), Some(gid), true) = (attributes.uid, attributes.gid, self.is_root) {
             let (uid, gid) = (uid.into(), gid.into());
             self.make(&Command::Chown { path: bytes(path), uid, gid })?;

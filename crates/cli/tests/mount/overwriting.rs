@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 
 use larder_testkit::Scratch;
 
@@ -122,5 +122,74 @@ while os.path.exists('../go'): libc.renameat2(-100, b'f', -100, b'link', 2)";
     }
     fs::remove_file(elsewhere.path().join("go")).unwrap();
     exchange.wait().unwrap();
+    mounted.finish();
+}
+
+/// Exchanges names in pairs until the file `go` in the mount is gone.
+fn exchanging(mounted: &Mounted, directory: &str, pairs: &[&str]) -> Child {
+    let script = "import ctypes, os, sys
+os.chdir(sys.argv[1]); libc = ctypes.CDLL(None); names = [os.fsencode(it) for it in sys.argv[3:]]
+while os.path.exists(sys.argv[2]):
+    for a, b in zip(names[::2], names[1::2]): libc.renameat2(-100, a, -100, b, 2)";
+    fs::write(mounted.join("go"), "").unwrap();
+    let mut program = Command::new("/usr/bin/python3");
+    let program = program.args(["-c", script]).arg(mounted.join(directory));
+    program.arg(mounted.join("go")).args(pairs).spawn().unwrap()
+}
+
+/// Of a tree that users change meanwhile, a file gets the content and the attributes of one
+/// original: never the content of a file that only root may read, and another owner.
+#[test]
+fn what_takes_the_place_of_a_source_on_a_mount_is_not_copied_over_a_file() {
+    let mounted = Mounted::new();
+    mounted.shell("mkdir root tree tree/d; ln -s ../root tree/link");
+    mounted.shell("for i in $(seq 30); do echo own > tree/d/$i; echo secret > root/$i; done");
+    mounted.shell("chmod 600 root/*; echo own > tree/d/a; cp -r tree copies; chown -R 1000 tree");
+    mounted.shell("chown -R 1000 copies; cp -a root/1 tree/d/b; echo own > copies/d/b");
+    let mut exchange = exchanging(&mounted, "tree", &["d", "link", "d/a", "d/b"]);
+    let from = mounted.join("tree").join(".");
+    for _ in 0..20 {
+        // Either is right: a copy of one of the states, or an error.
+        let _ =
+            larder().args(["cp", "-a"]).arg(&from).arg(mounted.join("copies")).output().unwrap();
+        let found = "find copies -type f -user 1000 -exec grep -l secret {} +";
+        assert_eq!(mounted.shell(&format!("{found} || true")), "");
+    }
+    mounted.shell("rm go");
+    exchange.wait().unwrap();
+    assert_eq!(mounted.shell("find root -type f ! -user 0 -o -type f ! -perm 600"), "");
+    mounted.finish();
+}
+
+/// Attributes of a copy go to the file that has the content, and not to one that takes its place.
+#[test]
+fn what_takes_the_place_of_a_copy_keeps_its_owner() {
+    let mounted = Mounted::new();
+    mounted.shell("mkdir small large; for i in $(seq 40); do echo own > small/$i; done");
+    // Too large to be kept in memory until a copy is complete.
+    mounted.shell("for i in $(seq 40); do head -c 3M /dev/urandom > large/$i; done");
+    mounted.shell("chown -R 1000 small large");
+    let pairs: Vec<String> =
+        (1..=40).flat_map(|name| [format!("{name}"), format!("root/{name}")]).collect();
+    let pairs: Vec<&str> = pairs.iter().map(String::as_str).collect();
+    let elsewhere = Scratch::new();
+    shell(elsewhere.path(), &format!("cp -a {} .", mounted.join("large").display()));
+    let large = elsewhere.path().join("large");
+    for (from, copies) in
+        [(mounted.join("small"), "cp -a small copies"), (large, "mkdir copies; chown 1000 copies")]
+    {
+        for _ in 0..10 {
+            mounted.shell(&format!("rm -rf copies; {copies}; mkdir copies/root"));
+            mounted.shell("umask 077; for i in $(seq 40); do echo secret > copies/root/$i; done");
+            let mut exchange = exchanging(&mounted, "copies", &pairs);
+            let mut copy = larder();
+            let _ =
+                copy.args(["cp", "-a"]).arg(from.join(".")).arg(mounted.join("copies")).output();
+            mounted.shell("rm go");
+            exchange.wait().unwrap();
+            let found = "find copies -type f -user 1000 -exec grep -l secret {} +";
+            assert_eq!(mounted.shell(&format!("{found} || true")), "", "{}", from.display());
+        }
+    }
     mounted.finish();
 }

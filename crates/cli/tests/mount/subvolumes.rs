@@ -89,6 +89,11 @@ const REMOVALS: &[&str] = &[
     "$LARDER subvolume create c; mv -T c d; rmdir a b d; ls",
     "$LARDER subvolume create open; exec 3< open; rmdir open; ls -A /proc/self/fd/3/; mkdir open",
     "rmdir open; ls",
+    "$LARDER subvolume create kept; chattr +i kept; rmdir kept; mv kept moved",
+    "$LARDER subvolume delete kept",
+    "$LARDER subvolume delete --subvolid $($LARDER inspect rootid kept) . 2> /dev/null",
+    "rm -r kept; chattr -i +a kept; touch kept/f; $LARDER subvolume delete kept; ls",
+    "chattr -a kept; $LARDER subvolume delete kept > log; ls",
 ];
 
 #[test]

@@ -5,4 +5,4 @@ mod onto;
 mod original;
 
 pub use ingest::{BUFFER_BYTES, Ingest, below};
-pub use onto::{OntoHost, open_to_overwrite};
+pub use onto::{OntoHost, give, open_to_overwrite};

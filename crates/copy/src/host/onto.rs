@@ -2,9 +2,10 @@
 //!
 //! The original may be hostile, and so may users of the destination. So nothing is ever written
 //! through a symbolic link: every directory is opened relative to its parent's descriptor without
-//! following links, and a file is created anew, or overwritten if it is one and no link.
+//! following links, and a file is created anew, or overwritten if it is one and no link. Attributes
+//! all go to one inode, through a descriptor.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -30,6 +31,8 @@ const CREATE_FILE: OFlags = OFlags::WRONLY
     .union(OFlags::EXCL)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
+/// Names an inode of any kind without opening it.
+const PIN: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// The permissions that a directory needs while it is filled.
 const FILLED: u32 = 0o700;
 const SET_IDS: u32 = 0o6000;
@@ -246,79 +249,73 @@ impl Destination for OntoHost {
         })
     }
 
-    /// Sets attributes in an order in which none undoes another: a change of owner clears the
-    /// set-user-ID bit and capabilities, and any change the times.
     fn finish(&mut self, path: &Path, attributes: Attributes) -> anyhow::Result<NotKept> {
-        let Attributes { mut permissions, uid, gid, atime, mtime, xattrs } = attributes;
         let file = self.file.take().filter(|(made, _)| made == path).map(|(_, file)| file);
         let had_acl = file.is_some() && self.is_overwritten;
         let (above, name) = self.place(path)?;
-        let shown = || shown(above.descriptor.as_fd(), name);
-        if uid.is_some() || gid.is_some() {
-            let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
-            let owned = match &file {
-                Some(file) => rustix::fs::fchown(file, uid, gid),
-                None => {
-                    let flags = AtFlags::SYMLINK_NOFOLLOW;
-                    rustix::fs::chownat(&above.descriptor, name, uid, gid, flags)
-                }
-            };
-            match owned {
-                // Only root can give files away. The copy belongs to its creator, as with cp -a.
-                Err(Errno::PERM) if !rustix::process::geteuid().is_root() => {
-                    let flags = AtFlags::SYMLINK_NOFOLLOW;
-                    let _ = rustix::fs::chownat(&above.descriptor, name, None, gid, flags);
-                    permissions = permissions.map(|permissions| permissions & !SET_IDS);
-                }
-                other => other.context("cannot set the owner")?,
-            }
-        }
-        if (above.passes_acl_on || had_acl) && permissions.is_some() && xattrs.is_some() {
-            for acl in [ACCESS_ACL, DEFAULT_ACL] {
-                match rustix::fs::lremovexattr(shown(), acl) {
-                    Ok(()) | Err(Errno::NODATA | Errno::NOTSUP) => {}
-                    Err(error) => return Err(error).context("cannot remove an inherited ACL"),
-                }
-            }
-        }
-        let mut not_kept = NotKept::new();
-        for (name_of_it, value) in xattrs.iter().flatten() {
-            let set = match &file {
-                Some(file) => rustix::fs::fsetxattr(file, name_of_it, value, XattrFlags::empty()),
-                None => rustix::fs::lsetxattr(shown(), name_of_it, value, XattrFlags::empty()),
-            };
-            match set {
-                Ok(()) => {}
-                // Elsewhere, properties of btrfs mean nothing.
-                Err(Errno::NOTSUP) if name_of_it.as_encoded_bytes().starts_with(b"btrfs.") => {}
-                // Attributes that need root, or for which the destination has no room.
-                Err(Errno::PERM | Errno::NOTSUP) => not_kept.push(name_of_it.clone()),
-                Err(error) => {
-                    return Err(error)
-                        .with_context(|| format!("cannot set {}", name_of_it.display()));
-                }
-            }
-        }
-        if let Some(permissions) = permissions {
-            let mode = Mode::from_raw_mode(permissions);
-            match &file {
-                Some(file) => rustix::fs::fchmod(file, mode)?,
-                None => rustix::fs::chmodat(&above.descriptor, name, mode, AtFlags::empty())?,
-            }
-        }
-        if atime.is_some() || mtime.is_some() {
-            let times =
-                Timestamps { last_access: timespec(atime), last_modification: timespec(mtime) };
-            match &file {
-                Some(file) => rustix::fs::futimens(file, &times)?,
-                None => {
-                    let flags = AtFlags::SYMLINK_NOFOLLOW;
-                    rustix::fs::utimensat(&above.descriptor, name, &times, flags)?;
-                }
-            }
-        }
-        Ok(not_kept)
+        let drops_acls = above.passes_acl_on || had_acl;
+        let inode = match file {
+            Some(file) => file.into(),
+            None => rustix::fs::openat(&above.descriptor, name, PIN, Mode::empty())?,
+        };
+        give(inode.as_fd(), attributes, drops_acls)
     }
+}
+
+/// Gives the inode that is open, or pinned, its attributes, in an order in which none undoes
+/// another: a change of owner clears the set-user-ID bit and capabilities, and any change the times.
+/// If it `drops_acls`, the inode keeps none of those that it has.
+///
+/// # Errors
+/// Those of setting them.
+pub fn give(
+    inode: BorrowedFd<'_>,
+    attributes: Attributes,
+    drops_acls: bool,
+) -> anyhow::Result<NotKept> {
+    let Attributes { mut permissions, uid, gid, atime, mtime, xattrs } = attributes;
+    // A path of this inode alone, for calls that take no descriptor of one that is pinned.
+    let shown = format!("/proc/self/fd/{}", inode.as_raw_fd());
+    if uid.is_some() || gid.is_some() {
+        let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+        match rustix::fs::chownat(inode, "", uid, gid, AtFlags::EMPTY_PATH) {
+            // Only root can give files away. The copy belongs to its creator, as with cp -a.
+            Err(Errno::PERM) if !rustix::process::geteuid().is_root() => {
+                let _ = rustix::fs::chownat(inode, "", None, gid, AtFlags::EMPTY_PATH);
+                permissions = permissions.map(|permissions| permissions & !SET_IDS);
+            }
+            other => other.context("cannot set the owner")?,
+        }
+    }
+    if drops_acls && permissions.is_some() && xattrs.is_some() {
+        for acl in [ACCESS_ACL, DEFAULT_ACL] {
+            match rustix::fs::removexattr(&*shown, acl) {
+                Ok(()) | Err(Errno::NODATA | Errno::NOTSUP) => {}
+                Err(error) => return Err(error).context("cannot remove an inherited ACL"),
+            }
+        }
+    }
+    let mut not_kept = NotKept::new();
+    for (name, value) in xattrs.iter().flatten() {
+        match rustix::fs::setxattr(&*shown, name, value, XattrFlags::empty()) {
+            Ok(()) => {}
+            // Elsewhere, properties of btrfs mean nothing.
+            Err(Errno::NOTSUP) if name.as_encoded_bytes().starts_with(b"btrfs.") => {}
+            // Attributes that need root, or for which the destination has no room.
+            Err(Errno::PERM | Errno::NOTSUP) => not_kept.push(name.clone()),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot set {}", name.display()));
+            }
+        }
+    }
+    if let Some(permissions) = permissions {
+        rustix::fs::chmod(&*shown, Mode::from_raw_mode(permissions))?;
+    }
+    if atime.is_some() || mtime.is_some() {
+        let times = Timestamps { last_access: timespec(atime), last_modification: timespec(mtime) };
+        rustix::fs::utimensat(inode, "", &times, AtFlags::EMPTY_PATH)?;
+    }
+    Ok(not_kept)
 }
 
 /// Opens the file at `path` that a copy overwrites, if there is one, and empties it.
@@ -368,17 +365,42 @@ fn remove(directory: BorrowedFd<'_>, name: &OsStr) -> anyhow::Result<()> {
     }
 }
 
-/// A path through the directory's descriptor, since no call takes that, a name and an attribute.
-fn shown(directory: BorrowedFd<'_>, name: &OsStr) -> OsString {
-    let mut path = OsString::from(format!("/proc/self/fd/{}/", directory.as_raw_fd()));
-    path.push(name);
-    path
-}
-
 /// The time, or now.
 fn timespec(time: Option<Timestamp>) -> Timespec {
     time.map_or(Timespec { tv_sec: 0, tv_nsec: UTIME_NOW }, |time| Timespec {
         tv_sec: time.seconds,
         tv_nsec: time.nanoseconds.into(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn attributes_do_not_go_through_a_link_that_takes_the_place_of_a_copy() {
+        let folder = std::env::temp_dir().join(format!("larder-onto-{}", std::process::id()));
+        let (victim, copies) = (folder.join("victim"), folder.join("copies"));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(&victim, "").unwrap();
+        fs::set_permissions(&victim, Permissions::from_mode(0o600)).unwrap();
+        fs::create_dir(&copies).unwrap();
+        let mut onto = OntoHost::below(&copies).unwrap();
+        let new = |mode| NewInode { mode, uid: 0, gid: 0, umask: 0, device: (0, 0) };
+        let permissions = || Attributes { permissions: Some(0o777), ..Attributes::default() };
+        let (pipe, directory) = (Path::new("pipe"), Path::new("directory"));
+        onto.make_node(pipe, &new(0o010_600)).unwrap();
+        onto.make_directory(directory, &new(0o700)).unwrap();
+        fs::remove_file(copies.join(pipe)).unwrap();
+        fs::remove_dir(copies.join(directory)).unwrap();
+        for path in [pipe, directory] {
+            symlink(&victim, copies.join(path)).unwrap();
+            onto.finish(path, permissions()).unwrap_err();
+        }
+        assert_eq!(fs::metadata(&victim).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -56,8 +56,8 @@ impl Directory {
     ///
     /// # Errors
     /// `ENOENT`, `EINVAL` for other inodes, `ENOTEMPTY` if subvolumes are nested in it, `EPERM` for
-    /// the default subvolume and for one that is [being sent](crate::SendGuard),
-    /// `EROFS`.
+    /// the default subvolume, for one that is [being sent](crate::SendGuard), for one whose root
+    /// is immutable or append-only, `EROFS`.
     pub fn delete_child_subvolume(&self, name: &OsStr) -> Result<()> {
         self.remove_subvolume(name.as_bytes(), Content::Any)
     }
@@ -95,9 +95,11 @@ impl Directory {
     fn unname_subvolume(&self, exclusive: &Exclusive<'_>, root: &Inode, name: &[u8]) -> Result<()> {
         let subvolume = root.subvolume();
         let (writer, directory, id) = (self.writer()?, self.live_inode()?, subvolume.id());
-        let mut locked = LockedInodes::new([directory]);
-        let state = locked.of(directory);
+        let root = root.live_inode()?;
+        let mut locked = LockedInodes::new([directory, root]);
         self.check_not_removed()?;
+        locked.of(root).check_may_unname()?;
+        let state = locked.of(directory);
         state.check_may_unname()?;
         let its_name = subvolume.name()?.ok_or(Error::NotFound)?;
         let is_its = (its_name.parent, its_name.directory, &*its_name.name)

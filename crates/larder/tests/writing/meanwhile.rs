@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
+use larder::commands::{Changes, Command};
 use larder::device::{Device, DeviceError, MemoryDevice, Operation};
 use larder::{
     AllocateMode, CompressionAlgorithm, ErrorKind, File, Filesystem, InodeFlags, OpenOptions,
-    SetAttributes, WriteCompression, XattrMode,
+    RenameMode, SetAttributes, WriteCompression, XattrMode,
 };
 use larder_power_cuts::{assert_sound, load};
 use larder_test_devices::{Fault, FaultDevice};
@@ -19,6 +20,7 @@ use parking_lot::{Condvar, Mutex};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use super::on_memory::file_system;
 use super::{check, faults, open};
 
 const SECTOR: u64 = 4096;
@@ -364,4 +366,34 @@ fn threads_do_everything_to_one_file() {
     for (name, data) in expected {
         assert!(std::fs::read(mount.path().join(name)).unwrap() == data, "{name}");
     }
+}
+
+/// Commands for files by their paths mean the files that the commands made, whatever other users
+/// do with names meanwhile.
+#[test]
+fn attributes_of_a_copy_stay_with_it_when_another_file_takes_its_place() {
+    let (_fs, root, _memory) = file_system("exchanged");
+    let secret = root.create("secret", 0o600).unwrap();
+    let owner = secret.metadata().uid;
+    let top = root.open_directory("/").unwrap();
+    let mut changes = Changes::below(top.clone(), (0, 0));
+    let data = vec![7; 200 << 10];
+    let commands = [
+        Command::Mkfile { path: b"new", ino: 0 },
+        Command::Rename { path: b"new", to: b"copy" },
+        Command::Write { path: b"copy", offset: 0, data: &data },
+        Command::Write { path: b"copy", offset: data.len() as u64, data: &data },
+        Command::Chown { path: b"copy", uid: 1000, gid: 1000 },
+        Command::Mkfile { path: b"next", ino: 0 },
+        Command::Write { path: b"next", offset: 0, data: &data },
+    ];
+    for command in commands {
+        changes.apply(&command.into()).unwrap();
+    }
+    let copy = root.open_file("copy").unwrap();
+    top.rename_child("copy".as_ref(), &top, "secret".as_ref(), RenameMode::Exchange).unwrap();
+    let last = Command::Write { path: b"next", offset: data.len() as u64, data: &data };
+    changes.apply(&last.into()).unwrap();
+    changes.apply_deferred().unwrap();
+    assert_eq!((secret.metadata().uid, copy.metadata().uid), (owner, 1000));
 }

@@ -98,7 +98,7 @@ impl Applier {
         if self.new.as_ref().is_some_and(|new| command.path() == Some(new.path())) {
             self.make_new();
         }
-        if self.batch.add(command) {
+        if self.batch.add(command, &self.names) {
             if self.batch.is_full() {
                 self.apply_all_deferred();
             }

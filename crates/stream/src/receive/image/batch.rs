@@ -4,7 +4,8 @@
 //! - All changes of one inode are applied in the order of the stream, whatever names they use.
 //!   Changes of different inodes may be applied in any order: each concerns one inode only and
 //!   reads no other.
-//! - No name changes while a batch waits.
+//! - No command changes a name while a batch waits. Other users may: changes of an inode that the
+//!   commands just made or used go to that inode, whatever has its name by then.
 //! - A batch is bounded in inodes, changes and bytes.
 //!
 //! A thread that finds an inode with one name changes it while its leaf is at hand. If an inode has
@@ -62,7 +63,13 @@ enum What {
 type Failed = (usize, CommandError);
 
 /// A path and its changes.
-type Waiting = (Vec<u8>, Vec<Change>);
+#[derive(Debug)]
+struct Waiting {
+    path: Vec<u8>,
+    /// The inode, if it was known when its first change came.
+    inode: Option<Inode>,
+    changes: Vec<Change>,
+}
 
 /// A change, and the path that it names its inode by.
 type Named<'g> = (&'g [u8], &'g Change);
@@ -75,20 +82,21 @@ struct Job<'g> {
 
 impl Batch {
     /// Adds the change of a command, if changes of that kind can wait.
-    pub(super) fn add(&mut self, command: &Command<'_>) -> bool {
+    pub(super) fn add(&mut self, command: &Command<'_>, names: &Names) -> bool {
         let Some((path, what)) = What::of(command) else { return false };
         let at = match self.by_path.get(path) {
             Some(at) => *at,
             None => {
                 self.by_path.insert(path.to_vec(), self.paths.len());
-                self.paths.push((path.to_vec(), Vec::new()));
+                let (inode, changes) = (names.last_at(path), Vec::new());
+                self.paths.push(Waiting { path: path.to_vec(), inode, changes });
                 self.paths.len() - 1
             }
         };
         self.bytes += path.len() + what.len_bytes();
         self.changes += 1;
         let change = Change { number: self.changes, command: command.name(), what };
-        self.paths[at].1.push(change);
+        self.paths[at].changes.push(change);
         true
     }
 
@@ -110,7 +118,10 @@ impl Batch {
         let Self { paths, .. } = std::mem::take(self);
         let placed: Vec<Placed<'_>> = paths
             .iter()
-            .map(|(path, changes)| Placed { path, place: names.place(path).ok(), changes })
+            .map(|Waiting { path, inode, changes }| {
+                let known = inode.clone().map(InodeByPath::Known);
+                Placed { path, place: known.or_else(|| names.place(path).ok()), changes }
+            })
             .collect();
         let mut failed: Vec<Failed> = Vec::new();
         let mut others: Vec<Named<'_>> = Vec::new();

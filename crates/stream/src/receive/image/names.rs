@@ -77,15 +77,18 @@ impl Names {
         Ok(inode)
     }
 
+    /// The inode at `path`, if that is the last one that was looked up or made.
+    pub(super) fn last_at(&self, path: &[u8]) -> Option<Inode> {
+        self.last.as_ref().filter(|(last, _)| last == path).map(|(_, inode)| inode.clone())
+    }
+
     /// The place of the inode at `path`.
     pub(super) fn place<'p>(&mut self, path: &'p [u8]) -> Result<InodeByPath<'p>, Error> {
         if path.is_empty() {
             return Ok(InodeByPath::Known(Inode::clone(&self.root)));
         }
-        if let Some((last, inode)) = &self.last
-            && last == path
-        {
-            return Ok(InodeByPath::Known(inode.clone()));
+        if let Some(inode) = self.last_at(path) {
+            return Ok(InodeByPath::Known(inode));
         }
         if let Some(directory) = self.directories.get(path) {
             return Ok(InodeByPath::Known(Inode::clone(directory)));

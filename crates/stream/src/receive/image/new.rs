@@ -253,7 +253,9 @@ impl NewNode {
             // Nobody asked for the first name.
             let _ = from.remove_child(name);
         }
-        renamed.map(|()| inode)
+        renamed?;
+        names.note(path, inode.clone());
+        Ok(inode)
     }
 }
 
