@@ -66,8 +66,8 @@ pub(crate) struct Writer {
     pub(crate) compressors: Compressors,
     pub(crate) policy: RwLock<WritePolicy>,
     /// Held by the thread that moves a directory, so that meanwhile no directory comes to lie below
-    /// another.
-    pub(crate) renames: Mutex<()>,
+    /// another. Threads that need directories to stay where they are share it.
+    pub(crate) renames: RwLock<()>,
     /// Held by the thread that makes or removes a subvolume.
     pub(crate) subvolumes: Mutex<()>,
 }
@@ -103,7 +103,7 @@ impl Writer {
             compression: RwLock::default(),
             compressors: Compressors::default(),
             policy: RwLock::default(),
-            renames: Mutex::default(),
+            renames: RwLock::default(),
             subvolumes: Mutex::default(),
         }
     }

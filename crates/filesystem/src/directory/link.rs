@@ -107,23 +107,7 @@ impl Directory {
     /// # Errors
     /// `ENOENT`, `EISDIR`, `EPERM`, `EROFS`.
     pub fn remove_child(&self, name: &OsStr) -> Result<()> {
-        self.take_name(name.as_bytes(), expect_no_directory, || Ok(true))
-    }
-
-    /// Like [`remove_child`](Self::remove_child), as long as this directory is named `own_name` in
-    /// `above`. No other thread moves it meanwhile.
-    ///
-    /// # Errors
-    /// `ENOENT` also if it was moved away.
-    #[doc(hidden)]
-    pub fn remove_child_while_at(
-        &self,
-        name: &OsStr,
-        above: &Self,
-        own_name: &OsStr,
-    ) -> Result<()> {
-        let is_here = || self.is_named(above.number(), own_name.as_bytes());
-        self.take_name(name.as_bytes(), expect_no_directory, is_here)
+        self.take_name(name.as_bytes(), expect_no_directory)
     }
 
     /// Removes the empty directory `name`, which may be a subvolume, from this directory.
@@ -131,17 +115,11 @@ impl Directory {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EPERM` also for the default subvolume, `EROFS`.
     pub fn remove_child_directory(&self, name: &OsStr) -> Result<()> {
-        self.take_name(name.as_bytes(), Inode::expect_directory, || Ok(true))
+        self.take_name(name.as_bytes(), Inode::expect_directory)
     }
 
-    /// Removes the name of an inode that passes `check`, if `may_go_on` while this directory is
-    /// locked.
-    fn take_name(
-        &self,
-        name: &[u8],
-        check: impl Fn(&Inode) -> Result<()>,
-        may_go_on: impl Fn() -> Result<bool>,
-    ) -> Result<()> {
+    /// Removes the name of an inode that passes `check`.
+    fn take_name(&self, name: &[u8], check: impl Fn(&Inode) -> Result<()>) -> Result<()> {
         let (writer, directory) = (self.writer()?, self.live_inode()?);
         let is_taken = loop {
             let found = self.child_named(name)?;
@@ -170,9 +148,6 @@ impl Directory {
             if self.find(name)? != Some(Target::Inode(found.number())) {
                 // Another thread was faster.
                 continue;
-            }
-            if !may_go_on()? {
-                return Err(Error::NotFound);
             }
             self.check_not_removed()?;
             locked.of(directory).check_may_unname()?;

@@ -145,16 +145,6 @@ impl Directory {
         }
     }
 
-    /// Whether it is named `name` in the directory `parent` of its subvolume. The caller has locked
-    /// it, or does not mind if it is moved meanwhile.
-    pub(super) fn is_named(&self, parent: u64, name: &[u8]) -> Result<bool> {
-        let is_it = |link: &Link| (link.parent, link.name.as_bytes()) == (parent, name);
-        match self.try_live_inode().and_then(|live| live.is_named(is_it)) {
-            Some(is_named) => Ok(is_named),
-            None => Ok(is_it(&self.own_link()?)),
-        }
-    }
-
     /// Checks that the reference of the directory names this entry and no other. The caller has
     /// locked the directory of the entry.
     fn check_named_by(&self, parent: u64, name: &[u8], index: Option<u64>) -> Result<()> {

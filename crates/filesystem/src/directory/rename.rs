@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use larder_format::{FormatError, ItemType, Key, objectid};
 use larder_platform::OsStrExt;
+use parking_lot::RwLockReadGuard;
 
 use crate::core::changed::{Changed, apply};
 use crate::directory::create::Draft;
@@ -103,7 +104,23 @@ impl<'a> Dentry<'a> {
     }
 }
 
+/// No name moves as long as this lives.
+#[doc(hidden)]
+pub struct WithoutRenames<'a> {
+    _renames: RwLockReadGuard<'a, ()>,
+}
+
 impl Directory {
+    /// Waits for renames, and keeps others waiting: for callers that compare a path and then act.
+    /// The caller renames nothing meanwhile.
+    ///
+    /// # Errors
+    /// `EROFS`.
+    #[doc(hidden)]
+    pub fn without_renames(&self) -> Result<WithoutRenames<'_>> {
+        Ok(WithoutRenames { _renames: self.writer()?.renames.read() })
+    }
+
     /// Renames `name` of this directory to `new_name` in `to`; `mode` says what happens to an inode
     /// that has the new name. Names of subvolumes move to any subvolume, others within their own.
     ///
@@ -124,7 +141,7 @@ impl Directory {
         check_name(name)?;
         check_name(new_name)?;
         // No directory moves while this compares their paths.
-        let renaming = writer.renames.lock();
+        let renaming = writer.renames.write();
         while !self.try_rename(name, to, new_name, mode)? {}
         drop(renaming);
         delete_orphans(writer);

@@ -7,9 +7,9 @@
 //! - A directory is removed after all that the walk found in it, and soon after: one with few files
 //!   by the thread that removes these.
 //! - A batch is bounded.
-//! - A directory that another program moves away keeps what is in it from then on: before each batch
-//!   the server looks whether the way down to its directories is still the same, and a file goes only
-//!   while its directory is locked in its place.
+//! - A directory that another program moves away, or that lies below one, keeps what is in it from
+//!   then on: while the server removes files of a directory, no name moves, and it looks first
+//!   whether the way down is still the same.
 //! - The removal ends soon after its client: telling the client of progress then fails.
 
 use std::ffi::{OsStr, OsString};
@@ -304,12 +304,17 @@ impl Batch {
 impl Part {
     fn remove(&self, server: &Server, caller: &Caller<'_>) -> Removed {
         let Self { place, files, ends, .. } = self;
-        if !place.is_there() {
-            return Removed::default();
-        }
+        let still = place.directory.without_renames().map_err(failed);
+        let _still = match still {
+            Ok(still) if place.is_there() => still,
+            Ok(_) => return Removed::default(),
+            Err(errno) => {
+                let files = files.iter().map(|_| (None, Err(errno))).collect();
+                return Removed { files, directory: None };
+            }
+        };
         let files = files.iter().map(|entry| place.remove(entry, server, caller)).collect();
-        let at = place.at.as_ref().filter(|_| *ends && place.is_there());
-        let directory = at.map(|(above, name)| {
+        let directory = place.at.as_ref().filter(|_| *ends).map(|(above, name)| {
             caller.check_may_remove(&above.directory, &place.directory)?;
             above.directory.remove_child_directory(name).map_err(failed)
         });
@@ -342,16 +347,7 @@ impl Place {
             Ok(())
         };
         let known = (is_known && opened.is_ok()).then_some(id);
-        let remove = |()| {
-            let removed = match &self.at {
-                // The name of a subvolume is no name of its root.
-                Some((above, name)) if !directory.is_subvolume_root() => {
-                    directory.remove_child_while_at(entry.name(), &above.directory, name)
-                }
-                _ => directory.remove_child(entry.name()),
-            };
-            removed.map_err(failed)
-        };
+        let remove = |()| directory.remove_child(entry.name()).map_err(failed);
         (known, opened.and_then(remove))
     }
 }
