@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use crate::codec::{Decoder, Encoder, Malformed};
 use crate::each::each;
 use crate::error::ObjectsError;
-use crate::fetch::understood;
+use crate::fetch::{ATTEMPTS, understood};
 use crate::lease;
 use crate::manifest::{self, Manifest};
 use crate::map::ObjectRecord;
@@ -75,19 +75,29 @@ impl Hold {
     }
 }
 
-/// The holds in a store.
+/// So often the holds are listed until each that a list names is there.
+const MOST_LISTS: u32 = 5;
+
+/// The holds in a store. One that a list names and that is not there may have gone with its clone
+/// since, or a reply was wrong: the next list tells.
 pub(crate) fn read(store: &dyn Store) -> Result<Vec<Hold>, ObjectsError> {
+    for _ in 1..MOST_LISTS {
+        match read_once(store) {
+            Err(ObjectsError::Store(StoreError { problem: Problem::NotFound, .. })) => {}
+            result => return result,
+        }
+    }
+    read_once(store)
+}
+
+fn read_once(store: &dyn Store) -> Result<Vec<Hold>, ObjectsError> {
     let found = Mutex::new(Vec::new());
     each(
         &store.list(FOLDER)?,
         |listed| {
             let get = || Ok(store.get_versioned(&listed.name)?);
             let decode = |found: &Versioned| Hold::decode(&found.content);
-            match understood(store, &listed.name, get, decode) {
-                Ok(hold) => found.lock().push(hold),
-                Err(ObjectsError::Store(StoreError { problem: Problem::NotFound, .. })) => {}
-                Err(error) => return Err(error),
-            }
+            found.lock().push(understood(store, &listed.name, get, decode)?);
             Ok(())
         },
         |_| (),
@@ -115,19 +125,86 @@ pub(crate) fn not_held(
     Ok(doomed)
 }
 
-/// The holds of clones that are not where they were made.
+/// The holds of clones that are not where they were made. A single reply that says so may be wrong.
 pub(crate) fn of_missing(store: &dyn Store) -> Result<Vec<Hold>, ObjectsError> {
     let mut missing = Vec::new();
     for hold in read(store)? {
         let name = format!("{}/{}", hold.path, manifest::NAME);
-        let is_there = match store.get_versioned(&name) {
-            Ok(found) => Manifest::decode(&found.content).is_ok_and(|it| it.uuid == hold.uuid),
-            Err(error) if error.problem == Problem::NotFound => false,
-            Err(error) => return Err(error.into()),
+        let is_there = || match store.get_versioned(&name) {
+            Ok(found) => Ok(Manifest::decode(&found.content).is_ok_and(|it| it.uuid == hold.uuid)),
+            Err(error) if error.problem == Problem::NotFound => Ok(false),
+            Err(error) => Err(error),
         };
-        if !is_there {
+        let mut is_missing = true;
+        for _ in 0..ATTEMPTS {
+            is_missing &= !is_there()?;
+        }
+        if is_missing {
             missing.push(hold);
         }
     }
     Ok(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::ops::Range;
+
+    use super::*;
+    use crate::store::{Directory, Listed, Version};
+
+    /// Says of each object once that it is not there.
+    #[derive(Debug)]
+    struct Forgetful(Directory, Mutex<HashSet<String>>);
+
+    impl Store for Forgetful {
+        fn name(&self) -> &str {
+            self.0.name()
+        }
+        fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+            self.0.get(name, range)
+        }
+        fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
+            if self.1.lock().insert(name.to_owned()) {
+                return Err(StoreError::new(
+                    Problem::NotFound,
+                    self.name(),
+                    name,
+                    "it is not there",
+                ));
+            }
+            self.0.get_versioned(name)
+        }
+        fn try_create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
+            self.0.try_create(name, content)
+        }
+        fn try_replace(
+            &self,
+            name: &str,
+            content: Bytes,
+            version: &Version,
+        ) -> Result<Version, StoreError> {
+            self.0.try_replace(name, content, version)
+        }
+        fn delete(&self, name: &str) -> Result<(), StoreError> {
+            self.0.delete(name)
+        }
+        fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+            self.0.list(prefix)
+        }
+    }
+
+    #[test]
+    fn a_wrong_reply_lets_no_hold_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Forgetful(Directory::new(folder.path()), Mutex::default());
+        let holds: Vec<_> = (1..4)
+            .map(|state| Hold { uuid: [state as u8; 16], state, path: "../clone".to_owned() })
+            .collect();
+        for hold in &holds {
+            store.create(&hold.name(), hold.encode()).unwrap();
+        }
+        assert_eq!(read(&store).unwrap(), holds);
+    }
 }

@@ -315,7 +315,25 @@ impl Catalogue {
     /// whose reply was lost. Returns the catalogue as it is then.
     pub(super) fn change<T>(
         store: &dyn Store,
+        change: impl FnMut(&mut Self) -> Result<T, ObjectsError>,
+    ) -> Result<(Self, T), ObjectsError> {
+        Self::replace(store, change, |before, after| before != after)
+    }
+
+    /// The same, for callers that delete what the catalogue lacks. It is replaced even if it stays
+    /// as it is: that it can be is the proof that the store has no other one. A reply to a read may
+    /// be old, or say wrongly that there is none.
+    pub(super) fn change_for_sure<T>(
+        store: &dyn Store,
+        change: impl FnMut(&mut Self) -> Result<T, ObjectsError>,
+    ) -> Result<(Self, T), ObjectsError> {
+        Self::replace(store, change, |_, _| true)
+    }
+
+    fn replace<T>(
+        store: &dyn Store,
         mut change: impl FnMut(&mut Self) -> Result<T, ObjectsError>,
+        is_worth_it: impl Fn(&Self, &Self) -> bool,
     ) -> Result<(Self, T), ObjectsError> {
         let mut attempts = 0;
         loop {
@@ -323,7 +341,7 @@ impl Catalogue {
             let before = found.as_ref().map(|(it, _)| it.clone()).unwrap_or_default();
             let mut after = before.clone();
             let result = change(&mut after)?;
-            if after == before {
+            if !is_worth_it(&before, &after) {
                 return Ok((after, result));
             }
             after.number += 1;

@@ -57,7 +57,7 @@ pub fn prune(
     let now = probe::conditions(store)?.now();
     // A change whose reply was lost is tried anew, and finds nothing left to remove.
     let (mut removed, mut forgotten) = (Vec::<Stream>::new(), HashSet::new());
-    let (catalogue, needed) = Catalogue::change(store, |catalogue| {
+    let (catalogue, needed) = Catalogue::change_for_sure(store, |catalogue| {
         let (going, needed) = choose(store, catalogue, pruning)?;
         let going = catalogue.streams.extract_if(.., |stream| going.contains(&stream.id));
         for stream in going {
