@@ -48,6 +48,11 @@ impl LoggedInodes {
         }
     }
 
+    /// Whether a log has an inode.
+    pub(crate) fn is_logged(&self, id: InodeId) -> bool {
+        self.inner.lock().logged.contains(&id)
+    }
+
     /// The inodes whose names have changed. Transactions are quiesced.
     pub(crate) fn renamed(&self) -> Vec<Renamed> {
         let inner = self.inner.lock();

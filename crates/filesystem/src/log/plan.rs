@@ -108,8 +108,8 @@ struct Search<'a, 'm, 'l> {
 
 impl LogPlan {
     /// The plan for these inodes, each with its names or without. `None` if it takes a commit.
-    /// Changed directories in which files have new names are in it too if that costs little:
-    /// returns those.
+    /// Changed directories in which they have new names are in it too if that costs little: returns
+    /// those.
     pub(crate) fn of(
         writer: &Writer,
         logs: &LogWriter<'_, '_>,
@@ -124,7 +124,16 @@ impl LogPlan {
         }
         wanted.extend(along.iter().map(|along| (along.directory.id(), true)));
         let longer = Self::search(writer, logs, &wanted, MOST_NAMES_ALONG)?;
-        Ok(Some(longer.map_or((plan, Vec::new()), |longer| (longer, along))))
+        // Files in them that nobody synced stay out of the log.
+        let is_known = |id: &InodeId| {
+            plan.inodes.contains_key(id)
+                || writer.logged_inodes.is_logged(*id)
+                || along.iter().any(|along| along.directory.id() == *id)
+        };
+        if let Some(longer) = longer.filter(|longer| longer.inodes.keys().all(is_known)) {
+            return Ok(Some((longer, along)));
+        }
+        Ok(Some((plan, Vec::new())))
     }
 
     fn search(

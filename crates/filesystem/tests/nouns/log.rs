@@ -64,12 +64,18 @@ fn a_directory_is_synced_along_with_a_file_that_is_new_in_it() {
 }
 
 #[test]
-fn a_directory_with_many_changes_is_synced_by_itself() {
+fn a_directory_is_synced_by_itself_if_others_in_it_are_not_or_are_many() {
     let recording = Recording::new();
     let fs = open(Arc::new(recording.attach(&Disk::new().0)));
     let root = top(&fs);
-    (0..10).for_each(|number| drop(make_file(&root, &format!("other-{number}"))));
+    make_file(&root, "unsynced");
     make_file(&root, "new").sync().unwrap();
+    let position = recording.position();
+    let mut replay = recording.replay();
+    replay.advance_to(position);
+    let left = Disk(Arc::new(replay.power_cut(|_, _| Survival::Lost).remove(0)));
+    assert!(lookup(&top(&left.open()), "unsynced").is_err());
+    (0..10).for_each(|number| make_file(&root, &format!("other-{number}")).sync().unwrap());
     let position = recording.position();
     root.sync().unwrap();
     assert_ne!(recording.position(), position);
