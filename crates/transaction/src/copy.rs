@@ -33,7 +33,9 @@ pub(crate) struct Copier<'m> {
     pub(crate) copied_bytes: u64,
     /// Bytes without checksums that cannot be read from a device that is up to date.
     pub(crate) lost_bytes: u64,
-    /// Is called with the bytes of each extent that is done.
+    /// How much of the extent it is at was told as done: in a next state that extent comes again.
+    told_bytes: u64,
+    /// Is called with bytes that are done.
     advance: &'m mut dyn FnMut(u64),
 }
 
@@ -60,7 +62,7 @@ impl<'m> Copier<'m> {
         advance: &'m mut dyn FnMut(u64),
     ) -> Result<Self> {
         let (volume, state) = (&**manager.volume(), State::last(manager)?);
-        Ok(Self { manager, volume, state, copied_bytes: 0, lost_bytes: 0, advance })
+        Ok(Self { manager, volume, state, copied_bytes: 0, lost_bytes: 0, told_bytes: 0, advance })
     }
 
     /// Refuses devices that did not only miss commits, but made others: a tree block from before
@@ -126,9 +128,18 @@ impl<'m> Copier<'m> {
                 None => self.lost_bytes = lost_bytes,
             }
             *at = extent.range.end;
-            (self.advance)(extent.range.end - extent.range.start);
+            self.tell(extent.range.end - extent.range.start);
+            self.told_bytes = 0;
         }
         Ok(())
+    }
+
+    /// Tells that so much of an extent is done.
+    fn tell(&mut self, done_bytes: u64) {
+        if let Some(more @ 1..) = done_bytes.checked_sub(self.told_bytes) {
+            self.told_bytes = done_bytes;
+            (self.advance)(more);
+        }
     }
 
     /// Copies content of the state that no thread changes in place.
@@ -162,6 +173,7 @@ impl<'m> Copier<'m> {
                 self.copy_run(at, sectors, sums.as_deref())?;
                 at += sectors * self.sectorsize();
             }
+            self.tell(end - range.start);
         }
         Ok(())
     }
