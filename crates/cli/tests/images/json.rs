@@ -357,6 +357,7 @@ const ELSEWHERE: &[&str] = &[
     "inspect min-dev-size",
     "inspect tree-stats",
     // mount/objects.rs
+    "objects delete",
     "objects gc",
     "objects info",
     "objects key list",
