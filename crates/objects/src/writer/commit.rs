@@ -11,6 +11,9 @@ use crate::map::{Delta, ObjectRecord};
 use crate::states::State;
 use crate::store::{Store, StoreError};
 
+/// With more space that became free, too: a checkpoint is what lets it go.
+const MOST_FREED_BYTES: u64 = 64 << 20;
+
 /// A manifest that would name more segments becomes a checkpoint.
 const MOST_TAIL: usize = 512;
 
@@ -68,7 +71,13 @@ impl Commit {
     pub(super) fn is_long(&self, most_ranges: usize) -> bool {
         let tail = &self.manifest.tail;
         let deltas: usize = tail.iter().map(|segment| segment.deltas.len()).sum();
-        deltas > most_ranges || tail.len() > MOST_TAIL
+        deltas > most_ranges || tail.len() > MOST_TAIL || self.freed_bytes() > MOST_FREED_BYTES
+    }
+
+    /// How much became free since the checkpoint.
+    fn freed_bytes(&self) -> u64 {
+        let deltas = self.manifest.tail.iter().flat_map(|segment| &segment.deltas);
+        deltas.filter(|delta| delta.offset.is_none()).map(|delta| delta.len).sum()
     }
 
     /// Takes a segment with content that the checkpoint has, too. The caller has found that no other
