@@ -11,10 +11,10 @@ use std::time::Duration;
 use url::Url;
 
 use crate::clock;
-use crate::device::Options;
 use crate::error::ObjectsError;
 use crate::head::read_manifest;
 use crate::keys::Keys;
+use crate::options::Options;
 use crate::quantity::parse_seconds;
 use crate::settings::{Cached, Settings};
 use crate::states::State;

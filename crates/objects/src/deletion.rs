@@ -1,11 +1,12 @@
 //! Deleting a whole device.
 //!
 //! # Invariants
-//! - The manifest goes before anything that it leads to, and its copies before it: whatever is left
-//!   after an interruption opens as nothing, cannot be rebuilt, and goes with the next attempt.
-//! - Nothing goes that a clone needs or a reader holds. Both begin with an object that says so, and
-//!   look at the manifest then. So whoever has still seen it is found after the manifest has gone, and
-//!   then it comes back.
+//! - The thread deletes the copies of the manifest, then the manifest, then the objects that it leads
+//!   to. After an interruption nobody can open or rebuild what is left, and the next attempt deletes
+//!   it.
+//! - Nothing goes that a clone needs or a reader holds. Both make an object that says so, and read the
+//!   manifest then. Once the manifest has gone, the thread looks for such objects again. If it finds
+//!   one, it puts the manifest back.
 //! - No writer goes on: the deletion begins as one.
 
 use crate::claim::Claim;

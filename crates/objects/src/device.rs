@@ -12,7 +12,7 @@ use larder_platform::uptime;
 
 use crate::StateName;
 use crate::ahead::Ahead;
-use crate::cache::{Cache, CacheFolder, DiskCache};
+use crate::cache::{Cache, DiskCache};
 use crate::claim::Claim;
 use crate::content::Content;
 use crate::error::ObjectsError;
@@ -20,10 +20,9 @@ use crate::facts;
 use crate::garbage::{self, Collected};
 use crate::head::{self, Follows, Stored, read_manifest};
 use crate::hold;
-use crate::id::{Kind, ObjectId};
-use crate::lease::{self, Held, Lease};
+use crate::id::ObjectId;
 use crate::manifest::{self, Manifest, Mark, Writer as Writing};
-use crate::map::{Checkpoint, ObjectRecord};
+use crate::options::Options;
 use crate::past::Past;
 use crate::pool::Pool;
 use crate::probe;
@@ -37,13 +36,6 @@ use crate::writer::{self, Writer};
 /// Threads that fetch content which will be read soon.
 const FETCHING_THREADS: usize = 8;
 
-/// The bounds of the content of a full segment, in bytes.
-const LEAST_SEGMENT_BYTES: u64 = 1 << 20;
-const MOST_SEGMENT_BYTES: u64 = 8 << 20;
-
-/// A device works with so much memory.
-const LEAST_MEMORY_BYTES: u64 = 32 << 20;
-
 /// More requests than that wait for no thread: the reader is faster.
 const MOST_WAITING: usize = 64;
 
@@ -56,61 +48,6 @@ const MOST_ATTEMPTS: usize = 100;
 /// How long the end of a writer is waited for that has closed the device already.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// How a device is opened.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// How much content of segments is kept in memory, in bytes.
-    pub cache_bytes: u64,
-    /// How much content may be on its way from the store at once, in bytes.
-    pub request_bytes: u64,
-    /// Where more of it is kept on a disk of this machine.
-    pub cache: Option<CacheFolder>,
-    /// How much content a full segment has, in bytes.
-    pub segment_bytes: usize,
-    /// How many ranges a manifest may list before the writer makes a checkpoint.
-    pub most_ranges: usize,
-    /// How many flushes may follow a manifest: who opens the device reads them all.
-    pub most_flushes: u64,
-    /// A device that is open for reading for longer than moments holds a lease on its state.
-    pub lease: bool,
-    /// How long a writer repeats requests that fail, as long as the device is its own: for ever, if
-    /// there is no time.
-    pub patience: Option<Duration>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            cache_bytes: 248 << 20,
-            request_bytes: 64 << 20,
-            cache: None,
-            segment_bytes: MOST_SEGMENT_BYTES as usize,
-            most_ranges: 2048,
-            most_flushes: 64,
-            lease: true,
-            patience: None,
-        }
-    }
-}
-
-impl Options {
-    /// The same, with parts of the memory that are `memory_bytes` together, or 32 MiB.
-    #[must_use]
-    pub fn within(self, memory_bytes: u64) -> Self {
-        let memory_bytes = memory_bytes.max(LEAST_MEMORY_BYTES);
-        let request_bytes = memory_bytes / 6;
-        let segments = writer::MOST_SEGMENTS as u64;
-        let segment_bytes = memory_bytes / 4 / segments;
-        let segment_bytes = segment_bytes.clamp(LEAST_SEGMENT_BYTES, MOST_SEGMENT_BYTES);
-        Self {
-            cache_bytes: memory_bytes - request_bytes - segments * segment_bytes,
-            request_bytes,
-            segment_bytes: segment_bytes as usize,
-            ..self
-        }
-    }
-}
 
 /// What an opening for writing may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,54 +79,6 @@ pub struct ObjectDevice {
     content: Arc<Content>,
     requests: Arc<Counting<Arc<dyn Store>>>,
     seen: Option<Seen>,
-}
-
-/// What a device of objects has.
-#[derive(Clone, Debug)]
-pub struct Info {
-    /// The device's length in bytes.
-    pub len_bytes: u64,
-    /// Its state.
-    pub state: State,
-    /// How often it has been opened for writing.
-    pub epoch: u32,
-    /// Who opened it for writing last.
-    pub writer: String,
-    /// Whether that writer has gone, with all that it wrote in the store.
-    pub is_closed: bool,
-    /// Which states are kept.
-    pub policy: Policy,
-    /// How long objects that no kept state needs stay for readers, in seconds.
-    pub delete_after: u64,
-    /// The kept states, oldest first.
-    pub states: Vec<State>,
-    /// Objects with content: how many, their length in bytes, and how much of that the last
-    /// checkpoint needs.
-    pub segments: (u64, u64, u64),
-    /// Map objects, likewise.
-    pub maps: (u64, u64, u64),
-    /// Objects that wait to be deleted.
-    pub doomed: u64,
-    /// The way to where this was cloned from, if it was.
-    pub origin: Option<String>,
-    /// The clones of states of this: the way to each, and the state's number.
-    pub clones: Vec<(String, u64)>,
-    /// The leases of readers.
-    pub leases: Vec<LeaseInfo>,
-}
-
-/// A lease: somebody reads states, which stay until it ends. Readers that go on make another one
-/// before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseInfo {
-    /// Who reads.
-    pub reader: String,
-    /// The first state.
-    pub first: u64,
-    /// The last one; if there is none, it holds on all later ones.
-    pub last: Option<u64>,
-    /// When it ends, by the clock of the store.
-    pub until: u64,
 }
 
 impl ObjectDevice {
@@ -658,65 +547,6 @@ impl Drop for ObjectDevice {
 impl fmt::Debug for ObjectDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ObjectDevice").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// What the device in `store` has.
-///
-/// # Errors
-/// [`ObjectsError::Missing`], and those of the store.
-pub fn info(store: &dyn Store) -> Result<Info, ObjectsError> {
-    let manifest = head::read(store)?;
-    let store = &Based::new(store, manifest.bases.clone());
-    let all = Checkpoint::load(store, manifest.root)?.read_objects(store)?;
-    let holds = if_listed(hold::read(store))?;
-    let leases = if_listed(lease::read(store))?.into_iter().map(|Held { lease, until, .. }| {
-        let Lease { reader, first, last, .. } = lease;
-        LeaseInfo { reader, first, last, until }
-    });
-    let clones = holds.into_iter().map(|hold| (hold.path, hold.state)).collect();
-    let of_maps = |is_map| {
-        let is_wanted = move |object: &&ObjectRecord| {
-            (object.kind == Kind::Map) == is_map && object.doomed.is_none()
-        };
-        let objects = all.iter().filter(is_wanted);
-        objects.fold((0, 0, 0), |(count, len_bytes, live_bytes), object| {
-            (count + 1, len_bytes + object.len_bytes, live_bytes + object.live_bytes)
-        })
-    };
-    let mut segments = of_maps(false);
-    for segment in &manifest.tail {
-        let content = segment.deltas.iter().filter(|delta| delta.offset.is_some());
-        let live: u64 = content.map(|delta| delta.len).sum();
-        segments = (segments.0 + 1, segments.1 + segment.len_bytes, segments.2 + live);
-    }
-    Ok(Info {
-        len_bytes: manifest.len_bytes,
-        state: manifest.state(),
-        epoch: manifest.epoch,
-        writer: manifest.writer.to_string(),
-        is_closed: manifest.writer.is_done,
-        policy: manifest.policy,
-        delete_after: manifest.delete_after,
-        states: manifest.states().collect(),
-        segments,
-        maps: of_maps(true),
-        origin: manifest.bases.last().map(|base| base.path.clone()),
-        clones,
-        leases: leases.collect(),
-        doomed: all.iter().filter(|object| object.doomed.is_some()).count() as u64,
-    })
-}
-
-/// What a list led to; nothing, if there are no lists: a web server has none, and keys may not be for
-/// them.
-fn if_listed<T>(found: Result<Vec<T>, ObjectsError>) -> Result<Vec<T>, ObjectsError> {
-    match found {
-        Err(ObjectsError::Store(StoreError {
-            problem: Problem::Unsupported | Problem::Denied,
-            ..
-        })) => Ok(Vec::new()),
-        result => result,
     }
 }
 

@@ -149,49 +149,35 @@ pub(crate) fn of_missing(store: &dyn Store) -> Result<Vec<Hold>, ObjectsError> {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
-    use std::ops::Range;
 
     use super::*;
-    use crate::store::{Directory, Listed, Version};
+    use crate::store::{Directory, Layer};
 
     /// Says of each object once that it is not there.
     #[derive(Debug)]
     struct Forgetful(Directory, Mutex<HashSet<String>>);
 
-    impl Store for Forgetful {
-        fn name(&self) -> &str {
-            self.0.name()
+    impl Layer for Forgetful {
+        type Below = Directory;
+
+        fn below(&self) -> &Directory {
+            &self.0
         }
-        fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-            self.0.get(name, range)
-        }
-        fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
-            if self.1.lock().insert(name.to_owned()) {
+
+        fn pass<T>(
+            &self,
+            name: &str,
+            call: impl Fn(&Directory) -> Result<T, StoreError>,
+        ) -> Result<T, StoreError> {
+            if name.contains('/') && self.1.lock().insert(name.to_owned()) {
                 return Err(StoreError::new(
                     Problem::NotFound,
-                    self.name(),
+                    self.0.name(),
                     name,
                     "it is not there",
                 ));
             }
-            self.0.get_versioned(name)
-        }
-        fn try_create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
-            self.0.try_create(name, content)
-        }
-        fn try_replace(
-            &self,
-            name: &str,
-            content: Bytes,
-            version: &Version,
-        ) -> Result<Version, StoreError> {
-            self.0.try_replace(name, content, version)
-        }
-        fn delete(&self, name: &str) -> Result<(), StoreError> {
-            self.0.delete(name)
-        }
-        fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-            self.0.list(prefix)
+            call(&self.0)
         }
     }
 
@@ -203,7 +189,7 @@ mod tests {
             .map(|state| Hold { uuid: [state as u8; 16], state, path: "../clone".to_owned() })
             .collect();
         for hold in &holds {
-            store.create(&hold.name(), hold.encode()).unwrap();
+            store.0.create(&hold.name(), hold.encode()).unwrap();
         }
         assert_eq!(read(&store).unwrap(), holds);
     }

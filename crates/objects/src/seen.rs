@@ -11,9 +11,9 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use crate::cache::CacheFolder;
-use crate::device::Options;
 use crate::head;
 use crate::manifest::Manifest;
+use crate::options::Options;
 use crate::store::Store;
 
 pub(crate) const NAME: &str = "seen";

@@ -230,7 +230,7 @@ impl History {
         }
     }
 
-    /// A program reads the newest state, and follows whoever writes.
+    /// A reader opens the newest state, or goes on to the next one.
     fn follow(&mut self) {
         if self.followers.is_empty() || self.rng.random_bool(0.1) {
             let options = Options { cache_bytes: 0, ..self.options() };

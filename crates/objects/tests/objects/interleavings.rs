@@ -225,7 +225,7 @@ fn take_over(store: Arc<dyn Store>, told: &Mutex<Told>) -> Option<ObjectDevice> 
     Some(device)
 }
 
-/// Who makes the requests between which the other takes its steps.
+/// The program that makes requests. Between two of them the other program takes a step.
 #[derive(Clone, Copy, Debug)]
 enum First {
     Writer,

@@ -82,8 +82,8 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///   follow, follow=SECONDS
 ///                         with ro, on object storage: show what another machine writes, no later
 ///                         than so many seconds after it is durable (5). Files that are gone give
-///                         ESTALE to programs that have them open. What an fsync made durable is
-///                         shown with the commit after it
+///                         ESTALE to programs that have them open. Content that an fsync made durable
+///                         appears with the next commit
 ///   key-file=PATH         the file with the key of what is encrypted on object storage
 ///   partition=N, offset=BYTES
 ///                         the same as --partition and --offset

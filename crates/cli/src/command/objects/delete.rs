@@ -34,7 +34,7 @@ pub struct Delete {
     /// Say how much would be deleted, and change nothing
     #[arg(short = 'n', long, conflicts_with = "force")]
     dry_run: bool,
-    /// Also if a writer on another machine has it open, or ended without closing it
+    /// Delete it although a writer on another machine has it open, or ended without closing it
     #[arg(long)]
     take_over: bool,
     #[command(flatten)]

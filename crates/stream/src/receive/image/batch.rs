@@ -4,8 +4,8 @@
 //! - All changes of one inode are applied in the order of the stream, whatever names they use.
 //!   Changes of different inodes may be applied in any order: each concerns one inode only and
 //!   reads no other.
-//! - No command changes a name while a batch waits. Other users may: changes of an inode that the
-//!   commands just made or used go to that inode, whatever has its name by then.
+//! - No command changes a name while a batch waits. Other users may. A batch changes the inode that
+//!   the commands made or used, also if another inode has its name by then.
 //! - A batch is bounded in inodes, changes and bytes.
 //!
 //! A thread that finds an inode with one name changes it while its leaf is at hand. If an inode has
