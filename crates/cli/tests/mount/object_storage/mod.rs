@@ -29,6 +29,10 @@ use server::Bucket;
 const FAR_AWAY: Weather =
     Weather { delay: Duration::from_millis(10), errors_percent: 4, is_down: false, refusal: None };
 
+const EMPTY_LIST: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">
+<Name>photos</Name><KeyCount>0</KeyCount><IsTruncated>false</IsTruncated></ListBucketResult>"#;
+
 fn mounted(bucket: &Bucket, place: &str) -> Mounted {
     let mut mounted = Mounted::at(bucket.url(place), bucket.environment());
     mounted.serve(&["--create", "16G"]);
@@ -317,11 +321,15 @@ fn credentials_are_read_again_when_a_server_refuses_them() {
     info.args(["objects", "info", "s3://photos/pantry"]).env("AWS_ENDPOINT", endpoint);
     info.env("AWS_SHARED_CREDENTIALS_FILE", file).env("AWS_REGION", "us-east-1");
     info.env("AWS_ALLOW_HTTP", "true").env_remove("AWS_ACCESS_KEY_ID");
-    let info = info.stderr(Stdio::piped()).spawn().unwrap();
+    let mut info = info.stderr(Stdio::piped()).spawn().unwrap();
     let mut seen: Vec<bool> = Vec::new();
-    // It asks for keys of encryption, and for a manifest.
-    while seen.iter().filter(|is_expired| !**is_expired).count() < 2 {
-        let (mut connection, _) = listener.accept().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    while info.try_wait().unwrap().is_none() {
+        let Ok((mut connection, _)) = listener.accept() else {
+            thread::sleep(Duration::from_millis(5));
+            continue;
+        };
+        connection.set_nonblocking(false).unwrap();
         let mut head = String::new();
         let mut lines = BufReader::new(connection.try_clone().unwrap()).lines();
         while let Some(line) = lines.next().transpose().unwrap().filter(|line| !line.is_empty()) {
@@ -329,15 +337,23 @@ fn credentials_are_read_again_when_a_server_refuses_them() {
         }
         let is_expired = head.contains("Credential=EXPIRED/");
         keys("FRESH");
-        let status = if is_expired { "403 Forbidden" } else { "404 Not Found" };
-        let reply = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        let (status, body) = match head.contains("list-type=2") {
+            _ if is_expired => ("403 Forbidden", ""),
+            true => ("200 OK", EMPTY_LIST),
+            false => ("404 Not Found", ""),
+        };
+        let length = body.len();
+        let reply = format!(
+            "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        );
         connection.write_all(reply.as_bytes()).unwrap();
         seen.push(is_expired);
     }
     let output = info.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("there is no file system here"), "{said}");
-    assert_eq!(seen, [true, false, false]);
+    // It asks for keys of encryption, for a manifest, and for copies of one.
+    assert_eq!(seen, [true, false, false, false]);
 }
 
 /// A server with a certificate of an authority that only the user knows.
