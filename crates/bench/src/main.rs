@@ -7,6 +7,8 @@
 mod image;
 mod measure;
 mod mounts;
+mod rounds;
+mod series;
 mod snapshots;
 mod table;
 mod trees;
@@ -20,9 +22,13 @@ use clap::Parser;
 /// cargo build --release -p larder-cli -p larder-bench
 ///
 /// Example: larder-bench dump-tree --files 500000
+/// How the cost grows: larder-bench --sizes 150000,600000,2400000 create
 #[derive(Debug, Parser)]
 #[command(name = "larder-bench", version)]
 struct Bench {
+    /// Run the workload once for each of these sizes, in files, extents, syncs or MiB
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    sizes: Vec<u64>,
     #[command(subcommand)]
     workload: workload::Workload,
 }
@@ -32,5 +38,6 @@ struct Bench {
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> anyhow::Result<()> {
-    Bench::parse().workload.run()
+    let Bench { sizes, workload } = Bench::parse();
+    if sizes.is_empty() { workload.run() } else { series::run(&sizes, &workload) }
 }

@@ -12,7 +12,7 @@ use crate::table::Comparison;
 #[derive(Debug, Args)]
 pub struct Check {
     #[command(flatten)]
-    image: ImageOptions,
+    pub(super) image: ImageOptions,
 }
 
 impl Check {

@@ -10,6 +10,7 @@ use larder_testkit::Scratch;
 
 use crate::image::make_empty;
 use crate::measure::own_processor_time;
+use crate::rounds::{ROUNDS, Rounds};
 
 /// Ablation: directory indexes and inode items go into the trees one by one, or are delayed and go
 /// in batches
@@ -19,11 +20,14 @@ use crate::measure::own_processor_time;
 #[derive(Debug, Args)]
 pub struct Delayed {
     /// Files to create
-    #[arg(long, default_value_t = 400_000)]
+    #[arg(long, default_value_t = 100_000)]
     files: u64,
     /// Numbers of threads
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,16")]
     threads: Vec<u64>,
+    /// Rounds, each with both sides
+    #[arg(long, default_value_t = ROUNDS)]
+    rounds: usize,
     /// Make the images here; existing content is lost
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
@@ -43,33 +47,37 @@ impl Delayed {
         let scratch = Scratch::new();
         let image = self.image.clone().unwrap_or_else(|| scratch.path().join("delayed.img"));
         println!(
-            "{:7} {:9} {:>10} {:>10} {:>11} {:>9} {:>9} {:>12} {:>9} {:>8}",
+            "{:7} {:9} {:>10} {:>29} {:>10} {:>11} {:>9} {:>12} {:>8}",
             "threads",
             "items",
             "creates/s",
+            "delayed is as fast",
             "with sync",
             "cpu us/file",
             "blocked",
-            "wait ms",
             "parent locks",
-            "held ms",
             "flushes"
         );
+        let sides = [("direct", Queue::Direct), ("delayed", Queue::Delayed)];
         for &threads in &self.threads {
-            for (name, queue) in [("direct", Queue::Direct), ("delayed", Queue::Delayed)] {
-                let side = self.measure(&image, threads, queue)?;
-                let rate = |time: Duration| self.files as f64 / time.as_secs_f64();
-                let locks = side.stats.changes.locks;
+            let rounds = Rounds::measure(self.rounds, &sides, |(_, queue)| {
+                self.measure(&image, threads, *queue)
+            })?;
+            let rate = |time: Duration| self.files as f64 / time.as_secs_f64();
+            let created = |run: &Side| rate(run.created);
+            for (side, (name, _)) in sides.iter().enumerate() {
+                let against = (side > 0).then(|| rounds.ratio(side, 0, created));
+                let locks = |run: &Side| run.stats.changes.locks;
                 println!(
-                    "{threads:7} {name:9} {:10.0} {:10.0} {:11.2} {:9} {:9.1} {:12} {:9.1} {:8}",
-                    rate(side.created),
-                    rate(side.synced),
-                    side.processor.as_secs_f64() * 1e6 / self.files as f64,
-                    locks.blocked,
-                    locks.wait_nanos as f64 / 1e6,
-                    locks.internal_write_locks,
-                    locks.internal_write_held_nanos as f64 / 1e6,
-                    side.stats.delayed.flushes,
+                    "{threads:7} {name:9} {:10.0} {:>29} {:10.0} {:11.2} {:9.0} {:12.0} {:8.0}",
+                    rounds.median(side, created),
+                    against.map_or("-".into(), |ratio| ratio.to_string()),
+                    rounds.median(side, |run| rate(run.synced)),
+                    rounds.median(side, |run| run.processor.as_secs_f64()) * 1e6
+                        / self.files as f64,
+                    rounds.median(side, |run| locks(run).blocked as f64),
+                    rounds.median(side, |run| locks(run).internal_write_locks as f64),
+                    rounds.median(side, |run| run.stats.delayed.flushes as f64),
                 );
             }
         }

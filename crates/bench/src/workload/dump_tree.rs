@@ -12,7 +12,7 @@ use crate::table::Comparison;
 #[derive(Debug, Args)]
 pub struct DumpTree {
     #[command(flatten)]
-    image: ImageOptions,
+    pub(super) image: ImageOptions,
 }
 
 impl DumpTree {

@@ -3,6 +3,7 @@
 use clap::Args;
 use larder_btree::LockPolicy;
 
+use crate::rounds::{ROUNDS, Rounds};
 use crate::trees::TreeRun;
 
 /// Ablation: release parents before an insert searches its leaf, off and on
@@ -13,11 +14,14 @@ use crate::trees::TreeRun;
 #[derive(Debug, Args)]
 pub struct EarlyRelease {
     /// Files to create
-    #[arg(long, default_value_t = 400_000)]
+    #[arg(long, default_value_t = 100_000)]
     files: u64,
     /// Numbers of threads
     #[arg(long, value_delimiter = ',', default_value = "2,4,16")]
     threads: Vec<u64>,
+    /// Rounds, each with every side once
+    #[arg(long, default_value_t = ROUNDS)]
+    rounds: usize,
 }
 
 impl EarlyRelease {
@@ -31,28 +35,33 @@ impl EarlyRelease {
             ("fingers", LockPolicy::default()),
         ];
         println!(
-            "{:7} {:20} {:>10} {:>9} {:>9} {:>12} {:>9} {:>12}",
+            "{:7} {:20} {:>10} {:>29} {:>9} {:>12} {:>9} {:>12}",
             "threads",
             "early release",
             "creates/s",
+            "against the row before",
             "blocked",
-            "wait ms",
             "parent locks",
             "held ms",
             "released"
         );
         for &threads in &self.threads {
-            for (name, policy) in sides {
-                let run = TreeRun::measure(policy, self.files, threads)?;
-                let locks = run.stats.locks;
+            let rounds = Rounds::measure(self.rounds, &sides, |(_, policy)| {
+                TreeRun::measure(*policy, self.files, threads)
+            })?;
+            for (side, (name, _)) in sides.iter().enumerate() {
+                let median =
+                    |value: fn(&TreeRun) -> u64| rounds.median(side, |run| value(run) as f64);
+                let against =
+                    side.checked_sub(1).map(|base| rounds.ratio(side, base, TreeRun::rate));
                 println!(
-                    "{threads:7} {name:20} {:10.0} {:9} {:9.1} {:12} {:9.1} {:12}",
-                    run.rate(),
-                    locks.blocked,
-                    locks.wait_nanos as f64 / 1e6,
-                    locks.internal_write_locks,
-                    locks.internal_write_held_nanos as f64 / 1e6,
-                    run.stats.early_releases,
+                    "{threads:7} {name:20} {:10.0} {:>29} {:9.0} {:12.0} {:9.1} {:12.0}",
+                    rounds.median(side, TreeRun::rate),
+                    against.map_or("-".into(), |ratio| ratio.to_string()),
+                    median(|run| run.stats.locks.blocked),
+                    median(|run| run.stats.locks.internal_write_locks),
+                    median(|run| run.stats.locks.internal_write_held_nanos) / 1e6,
+                    median(|run| run.stats.early_releases),
                 );
             }
         }

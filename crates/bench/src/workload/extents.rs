@@ -13,6 +13,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::image::make_empty;
 use crate::measure::own_processor_time;
+use crate::rounds::{ROUNDS, Rounds};
 
 const SECTOR: u64 = 4096;
 
@@ -26,14 +27,14 @@ pub struct Extents {
     #[arg(long, default_value_t = 47_000)]
     extents: u64,
     /// Reads of a sector, of all threads together
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = 100_000)]
     reads: u64,
     /// Numbers of threads
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,16")]
     threads: Vec<u64>,
-    /// Runs of each side; the best of each counts
-    #[arg(long, default_value_t = 3)]
-    repeats: usize,
+    /// Rounds, each with both sides
+    #[arg(long, default_value_t = ROUNDS)]
+    rounds: usize,
     /// Make the image here; existing content is lost
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
@@ -52,24 +53,24 @@ impl Extents {
         let image = self.image.clone().unwrap_or_else(|| scratch.path().join("extents.img"));
         make_empty(&image, 2 << 30)?;
         self.make_file(&image)?;
-        println!("{:7} {:10} {:>10} {:>11}", "threads", "extents", "reads/s", "cpu us/read");
+        println!(
+            "{:7} {:10} {:>10} {:>29} {:>11}",
+            "threads", "extents", "reads/s", "remembered is as fast", "cpu us/read"
+        );
+        let sides = [("searched", FindExtents::InTrees), ("remembered", FindExtents::InMemory)];
         for &threads in &self.threads {
-            let sides = [("searched", FindExtents::InTrees), ("remembered", FindExtents::InMemory)];
-            let mut best: [Option<Run>; 2] = [None; 2];
-            for _ in 0..self.repeats {
-                for ((_, extents), best) in sides.iter().zip(&mut best) {
-                    let run = self.measure(&image, threads, *extents)?;
-                    if best.is_none_or(|best| run.processor < best.processor) {
-                        *best = Some(run);
-                    }
-                }
-            }
-            for ((name, _), run) in sides.iter().zip(best) {
-                let Some(run) = run else { continue };
+            let rounds = Rounds::measure(self.rounds, &sides, |(_, extents)| {
+                self.measure(&image, threads, *extents)
+            })?;
+            let rate = |run: &Run| self.reads as f64 / run.elapsed.as_secs_f64();
+            for (side, (name, _)) in sides.iter().enumerate() {
+                let against = (side > 0).then(|| rounds.ratio(side, 0, rate));
                 println!(
-                    "{threads:7} {name:10} {:10.0} {:11.2}",
-                    self.reads as f64 / run.elapsed.as_secs_f64(),
-                    run.processor.as_secs_f64() * 1e6 / self.reads as f64,
+                    "{threads:7} {name:10} {:10.0} {:>29} {:11.2}",
+                    rounds.median(side, rate),
+                    against.map_or("-".into(), |ratio| ratio.to_string()),
+                    rounds.median(side, |run| run.processor.as_secs_f64()) * 1e6
+                        / self.reads as f64,
                 );
             }
         }

@@ -94,6 +94,33 @@ impl Workload {
     }
 }
 
+impl Workload {
+    /// The option that says how large the work is.
+    pub fn size_option(&self) -> Option<&'static str> {
+        match self {
+            Self::Extents(_) => Some("extents"),
+            Self::Fsync(_) => Some("syncs"),
+            Self::Write(_) | Self::Objects(_) | Self::ObjectMounts(_) => Some("mib"),
+            Self::Sequential(_) => Some("mebibytes"),
+            Self::Mkfs(_) | Self::Dbench(_) => None,
+            _ => Some("files"),
+        }
+    }
+
+    /// Whether the image stays for the next run, with as many files as it has.
+    pub fn keeps_image(&self) -> bool {
+        let image = match self {
+            Self::DumpTree(dump_tree::DumpTree { image })
+            | Self::Check(check::Check { image })
+            | Self::Walk(walk::Walk { image })
+            | Self::Snapshot(snapshot::Snapshot { image }) => &image.image,
+            Self::Readahead(_) => return true,
+            _ => return false,
+        };
+        image.is_some()
+    }
+}
+
 /// The image of inline files that several workloads read.
 #[derive(Debug, Args)]
 struct ImageOptions {

@@ -15,7 +15,7 @@ use super::ImageOptions;
 #[derive(Debug, Args)]
 pub struct Snapshot {
     #[command(flatten)]
-    image: ImageOptions,
+    pub(super) image: ImageOptions,
 }
 
 impl Snapshot {

@@ -15,7 +15,7 @@ use crate::table::Comparison;
 #[derive(Debug, Args)]
 pub struct Walk {
     #[command(flatten)]
-    image: ImageOptions,
+    pub(super) image: ImageOptions,
 }
 
 impl Walk {
