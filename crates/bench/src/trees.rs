@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use larder_btree::{
     BlockCache, BlockIdentity, BlockRequest, BlockSpace, ChangeStats, Copied, Forest, LiveTree,
-    LockPolicy, MemoryStore, SpaceError,
+    LockEvent, LockPolicy, MemoryStore, SpaceError, record_locks,
 };
 use larder_format::objectid::{FIRST_FREE, FS_TREE};
 use larder_format::{ItemType, Key, Logical, Uuid, name_hash};
+use parking_lot::{Condvar, Mutex};
 
 const NODESIZE: usize = 16 * 1024;
 
@@ -44,11 +45,7 @@ impl TreeRun {
     /// Creates `files` files from `threads` threads, each in a directory of its own, looking each
     /// up once it is there, in a new tree whose locks are taken by `policy`.
     pub fn measure(policy: LockPolicy, files: u64, threads: u64) -> anyhow::Result<Self> {
-        let cache = Arc::new(BlockCache::new(Arc::new(MemoryStore::new(NODESIZE)), 0));
-        let identity = BlockIdentity { fsid: Uuid::nil(), chunk_tree_uuid: Uuid::nil() };
-        let forest =
-            Forest::with_policy(cache, Arc::new(Addresses::default()), identity, 1, policy);
-        let tree = forest.create_tree(FS_TREE)?;
+        let (forest, tree) = new_tree(policy)?;
         let next_inode = AtomicU64::new(FIRST_FREE + threads);
         let each = files / threads;
         let since = Instant::now();
@@ -73,8 +70,15 @@ impl TreeRun {
     }
 }
 
-/// Creates files in one directory: inode and reference next to each other, then the two entries;
-/// then finds each by its name. Returns the longest time for one.
+fn new_tree(policy: LockPolicy) -> anyhow::Result<(Forest, Arc<LiveTree>)> {
+    let cache = Arc::new(BlockCache::new(Arc::new(MemoryStore::new(NODESIZE)), 0));
+    let identity = BlockIdentity { fsid: Uuid::nil(), chunk_tree_uuid: Uuid::nil() };
+    let forest = Forest::with_policy(cache, Arc::new(Addresses::default()), identity, 1, policy);
+    let tree = forest.create_tree(FS_TREE)?;
+    Ok((forest, tree))
+}
+
+/// Creates files in one directory. Returns the longest time for one.
 fn create(
     tree: &LiveTree,
     next_inode: &AtomicU64,
@@ -84,18 +88,80 @@ fn create(
     let mut worst = Duration::ZERO;
     for index in 2..2 + files {
         let since = Instant::now();
-        let inode = next_inode.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{directory:08x}~~~{index:010}");
-        let entry = Key::new(directory, ItemType::DIR_ITEM, name_hash::dir_name(name.as_bytes()));
-        tree.insert_batch(&[
-            (Key::new(inode, ItemType::INODE_ITEM, 0), &[0; 160]),
-            (Key::new(inode, ItemType::INODE_REF, directory), &[0; 32]),
-        ])?;
-        // Names of one hash share an item; here the later one replaces the earlier.
-        tree.put(entry, &[0; 52])?;
-        tree.insert(Key::new(directory, ItemType::DIR_INDEX, index), &[0; 52])?;
-        anyhow::ensure!(tree.get_with(entry, <[u8]>::len)?.is_some(), "{name} is not there");
+        create_file(tree, next_inode, directory, index)?;
         worst = worst.max(since.elapsed());
     }
     Ok(worst)
+}
+
+/// Creates a file: inode and reference next to each other, then the two entries; then finds it by
+/// its name.
+fn create_file(
+    tree: &LiveTree,
+    next_inode: &AtomicU64,
+    directory: u64,
+    index: u64,
+) -> anyhow::Result<()> {
+    let inode = next_inode.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{directory:08x}~~~{index:010}");
+    let entry = Key::new(directory, ItemType::DIR_ITEM, name_hash::dir_name(name.as_bytes()));
+    tree.insert_batch(&[
+        (Key::new(inode, ItemType::INODE_ITEM, 0), &[0; 160]),
+        (Key::new(inode, ItemType::INODE_REF, directory), &[0; 32]),
+    ])?;
+    // Names of one hash share an item; here the later one replaces the earlier.
+    tree.put(entry, &[0; 52])?;
+    tree.insert(Key::new(directory, ItemType::DIR_INDEX, index), &[0; 52])?;
+    anyhow::ensure!(tree.get_with(entry, <[u8]>::len)?.is_some(), "{name} is not there");
+    Ok(())
+}
+
+/// What a thread did with locks while it created one file, in nanoseconds since it began.
+pub struct RecordedFile {
+    pub events: Vec<(u64, LockEvent)>,
+    pub nanos: u64,
+}
+
+/// Threads create `before` files of each in a new tree, and then `files` of each, in turns: one
+/// thread at a time works. Returns what each thread did with locks in its turns.
+pub fn record(
+    policy: LockPolicy,
+    threads: u64,
+    before: u64,
+    files: u64,
+) -> anyhow::Result<Vec<Vec<RecordedFile>>> {
+    let (_forest, tree) = new_tree(policy)?;
+    let next_inode = AtomicU64::new(FIRST_FREE + threads);
+    let (turn, passed) = (Mutex::new(0), Condvar::new());
+    thread::scope(|scope| {
+        let start = |thread| {
+            let (tree, next_inode, turn, passed) = (&tree, &next_inode, &turn, &passed);
+            let directory = FIRST_FREE + thread;
+            scope.spawn(move || {
+                let mut recorded = Vec::new();
+                for index in 2..2 + before + files {
+                    let mut now = turn.lock();
+                    passed.wait_while(&mut now, |now| *now % threads != thread);
+                    let since = Instant::now();
+                    let (result, events) =
+                        record_locks(|| create_file(tree, next_inode, directory, index));
+                    let nanos = since.elapsed().as_nanos() as u64;
+                    *now += 1;
+                    drop(now);
+                    passed.notify_all();
+                    result?;
+                    if index >= 2 + before {
+                        let at = |event: LockEvent| {
+                            (event.at.saturating_duration_since(since).as_nanos() as u64, event)
+                        };
+                        let events = events.into_iter().map(at).collect();
+                        recorded.push(RecordedFile { events, nanos });
+                    }
+                }
+                Ok(recorded)
+            })
+        };
+        let workers: Vec<_> = (0..threads).map(start).collect();
+        workers.into_iter().map(|worker| worker.join().expect("a worker does not panic")).collect()
+    })
 }

@@ -68,7 +68,7 @@ pub use live::{
     LiveTree, Shape, SpaceError, WriteSet,
 };
 #[cfg(feature = "ablation")]
-pub use lock::Waiting;
+pub use lock::{LockAction, LockEvent, Right, Waiting, record_locks};
 pub use memory::MemoryStore;
 pub use range::Range;
 pub use readahead::Readahead;

@@ -26,14 +26,7 @@ pub struct EarlyRelease {
 
 impl EarlyRelease {
     pub fn run(self) -> anyhow::Result<()> {
-        let locked_above =
-            LockPolicy { first_write_level: 1, fingers: false, ..LockPolicy::default() };
-        let sides = [
-            ("from level 1, off", LockPolicy { early_release: false, ..locked_above }),
-            ("from level 1, on", locked_above),
-            ("from the leaf", LockPolicy { fingers: false, ..LockPolicy::default() }),
-            ("fingers", LockPolicy::default()),
-        ];
+        let sides = sides();
         println!(
             "{:7} {:20} {:>10} {:>29} {:>9} {:>12} {:>9} {:>12}",
             "threads",
@@ -67,4 +60,15 @@ impl EarlyRelease {
         }
         Ok(())
     }
+}
+
+/// The ways to take locks, from the most that are held to the least.
+pub(super) fn sides() -> [(&'static str, LockPolicy); 4] {
+    let locked_above = LockPolicy { first_write_level: 1, fingers: false, ..LockPolicy::default() };
+    [
+        ("from level 1, off", LockPolicy { early_release: false, ..locked_above }),
+        ("from level 1, on", locked_above),
+        ("from the leaf", LockPolicy { fingers: false, ..LockPolicy::default() }),
+        ("fingers", LockPolicy::default()),
+    ]
 }

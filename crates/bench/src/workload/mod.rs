@@ -16,6 +16,7 @@ mod git_status;
 mod mkfs;
 mod object_mounts;
 mod objects;
+mod processors;
 mod readahead;
 mod receive;
 mod reservation;
@@ -48,6 +49,7 @@ pub enum Workload {
     Send(send::Send),
     Receive(receive::Receive),
     EarlyRelease(early_release::EarlyRelease),
+    Processors(processors::Processors),
     TreeLocks(tree_locks::TreeLocks),
     Readahead(readahead::Readahead),
     Extents(extents::Extents),
@@ -78,6 +80,7 @@ impl Workload {
             Self::Send(workload) => workload.run(),
             Self::Receive(workload) => workload.run(),
             Self::EarlyRelease(workload) => workload.run(),
+            Self::Processors(workload) => workload.run(),
             Self::TreeLocks(workload) => workload.run(),
             Self::Readahead(workload) => workload.run(),
             Self::Extents(workload) => workload.run(),

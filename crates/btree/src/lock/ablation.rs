@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::{Right, recorder};
 use crate::cache::SpreadAddresses;
 
 /// How a thread waits for the lock of a tree block.
@@ -40,22 +41,25 @@ impl Waiting {
         }
     }
 
-    /// What a guard drops after it has released the lock.
-    pub(super) fn wakeup(self, lock: usize) -> Wakeup {
-        Wakeup { lock: (self == Self::Sleeping).then_some(lock) }
+    /// The thread has taken the lock. The guard drops what this returns after it has released it.
+    pub(super) fn taken(self, lock: usize, right: Right) -> Wakeup {
+        recorder::taken(lock, right);
+        Wakeup { lock, is_waited_for: self == Self::Sleeping }
     }
 }
 
 /// Wakes the threads that sleep for a lock. A guard declares it after the lock's own guard, so that
 /// it is dropped when the lock is free.
 pub(super) struct Wakeup {
-    lock: Option<usize>,
+    lock: usize,
+    is_waited_for: bool,
 }
 
 impl Drop for Wakeup {
     fn drop(&mut self) {
-        if let Some(lock) = self.lock {
-            wait_queue(lock).wake();
+        recorder::released(self.lock);
+        if self.is_waited_for {
+            wait_queue(self.lock).wake();
         }
     }
 }

@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use parking_lot::lock_api::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RwLock};
 
+use super::Right;
 use super::context::LockContext;
 use super::validator::{Attempt, LockPlace, LockRecord};
 use super::waiting::Wakeup;
@@ -80,7 +81,7 @@ impl<T> TreeLock<T> {
             .unwrap_or_else(|| context.wait(self.address(), attempt, || self.cell.read_arc()));
         ReadGuard {
             guard,
-            _wakeup: context.waiting.wakeup(self.address()),
+            _wakeup: context.waiting.taken(self.address(), Right::Read),
             _record: record,
             _tree: PhantomData,
         }
@@ -128,7 +129,7 @@ impl<T> TreeLock<T> {
             version.step();
         }
         let since = (place.level > 0).then(Instant::now);
-        let wakeup = context.waiting.wakeup(self.address());
+        let wakeup = context.waiting.taken(self.address(), Right::Write);
         WriteGuard { guard, _wakeup: wakeup, _record: record, version, since, context }
     }
 }

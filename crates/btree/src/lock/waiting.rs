@@ -1,5 +1,7 @@
 //! How a thread waits for a lock.
 
+use super::Right;
+
 /// How a thread waits: it spins for a moment, since threads hold locks for moments, and then
 /// sleeps. That is what the lock itself does. The feature `ablation` puts a type of the same name
 /// in place of this one, with a choice.
@@ -18,8 +20,8 @@ impl Waiting {
         acquire()
     }
 
-    /// What a guard drops after it has released the lock.
-    pub(super) fn wakeup(self, _lock: usize) -> Wakeup {
+    /// The thread has taken the lock. The guard drops what this returns after it has released it.
+    pub(super) fn taken(self, _lock: usize, _right: Right) -> Wakeup {
         Wakeup
     }
 }
