@@ -63,15 +63,16 @@ impl WholeInode<'_> {
             Some(WriteSpace::for_new(directory.core(), directory.subvolume().id(), &self.content)?)
         };
         let items = WHOLE_ITEMS + self.xattrs.len() as u64;
-        let inode = directory.make_drafted(name.as_bytes(), items, |_, generation| {
-            let number = directory.subvolume().live()?.inode_numbers.next()?;
-            let mut items = xattr_items(directory, number, generation, self.xattrs)?;
-            let inline = (is_inline && !self.content.is_empty()).then_some(&self.content[..]);
-            items.extend(inline.map(|data| inline_item(number, generation, data)));
-            let mut item: InodeItem = new_item(&self.new, generation, inline);
-            self.attributes.put(&mut item);
-            Ok(Draft { number, file_type, item, items })
-        })?;
+        let inode =
+            directory.make_drafted(name.as_bytes(), items, |changeable, _, generation| {
+                let number = changeable.subvolume.inode_numbers.next()?;
+                let mut items = xattr_items(directory, number, generation, self.xattrs)?;
+                let inline = (is_inline && !self.content.is_empty()).then_some(&self.content[..]);
+                items.extend(inline.map(|data| inline_item(number, generation, data)));
+                let mut item: InodeItem = new_item(&self.new, generation, inline);
+                self.attributes.put(&mut item);
+                Ok(Draft { number, file_type, item, items })
+            })?;
         let content = mem::take(&mut self.content);
         if let Some(space) = space {
             let as_new = WriteAs { is_open: true, sets_times: false };

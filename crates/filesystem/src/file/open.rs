@@ -89,11 +89,9 @@ impl OpenFile {
         let (mtime, ctime) = (Some(mtime), Some(ctime));
         let times = SetAttributes { mtime, ctime, ..SetAttributes::default() };
         times.check_times()?;
-        let live = self.file.live_inode()?;
-        let subvolume = self.file.subvolume().live()?;
         let item = ItemReservation::changing(1);
-        let mut change = InodeChange::start_on_open(self.file.core(), subvolume, item, live)?;
-        let (handle, locked) = change.parts();
+        let (mut change, live) = InodeChange::start_on_open(self.file.changeable()?, item)?;
+        let InodeChange { locked, handle, .. } = &mut change;
         let state = locked.of(live);
         state.touch(handle.generation(), false);
         times.put(&mut state.item);

@@ -119,18 +119,13 @@ impl Inode {
 
     /// Changes attributes, unless the inode has one of the flags `refuses`.
     fn change_attributes(&self, new: &SetAttributes, refuses: InodeFlags) -> Result<()> {
-        let live = self.live_inode()?;
+        let target = self.changeable()?;
         new.check_times()?;
         if new.permissions.is_some() && self.file_type() == FileType::Symlink {
             return Err(Error::NoPermissions);
         }
-        let mut change = InodeChange::start(
-            self.core(),
-            self.subvolume().live()?,
-            ItemReservation::changing(ITEMS),
-            [live],
-        )?;
-        let (handle, locked) = change.parts();
+        let (mut change, live) = InodeChange::start(target, ItemReservation::changing(ITEMS))?;
+        let InodeChange { locked, handle, .. } = &mut change;
         let generation = handle.generation();
         let state = locked.of(live);
         state.check_none_of(refuses)?;
@@ -150,7 +145,7 @@ impl Inode {
         state.touch(generation, false);
         new.put(&mut state.item);
         apply(handle, || {
-            xattrs.iter().try_for_each(|change| change.apply(live))?;
+            xattrs.iter().try_for_each(|change| change.apply(&live))?;
             live.put_item(state)
         })?;
         change.end()
@@ -167,14 +162,9 @@ impl Inode {
     /// # Errors
     /// As [`set_attributes`](Self::set_attributes).
     pub fn drop_privileges(&self, is_in_group: bool) -> Result<()> {
-        let live = self.live_inode()?;
-        let mut change = InodeChange::start(
-            self.core(),
-            self.subvolume().live()?,
-            ItemReservation::changing(ITEMS),
-            [live],
-        )?;
-        let (handle, locked) = change.parts();
+        let (mut change, live) =
+            InodeChange::start(self.changeable()?, ItemReservation::changing(ITEMS))?;
+        let InodeChange { locked, handle, .. } = &mut change;
         let state = locked.of(live);
         let mut item = state.item;
         let capability = self.without_privileges(&mut item, is_in_group, handle.generation())?;
@@ -182,7 +172,7 @@ impl Inode {
             state.item = item;
             state.touch(handle.generation(), false);
             apply(handle, || {
-                capability.apply(live)?;
+                capability.apply(&live)?;
                 live.put_item(state)
             })?;
         }

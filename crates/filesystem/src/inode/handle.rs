@@ -14,13 +14,13 @@ use crate::core::live_subvolume::LiveSubvolume;
 use crate::core::shared::Core;
 use crate::core::writer::Writer;
 use crate::directory::handle::Directory;
-use crate::directory::names::Names;
 use crate::error::{Error, Result};
 use crate::file::handle::File;
 use crate::inode::links::{Link, links_of_item};
 use crate::inode::live::LiveInode;
 use crate::inode::metadata::{FileType, Metadata, parse_item};
 use crate::inode::open::OpenInode;
+use crate::operation::changeable::Changeable;
 use crate::scan::paths::Paths;
 use crate::subvolume::handle::Subvolume;
 
@@ -80,12 +80,6 @@ impl Subvolume {
 }
 
 impl Inode {
-    /// The names in the tree of this inode, whose subvolume can change.
-    pub(crate) fn names(&self) -> Names {
-        let writer = self.writer().expect("it is being changed");
-        writer.names_of(live_inode_of(self))
-    }
-
     /// An inode of a file system that is open for writing.
     pub(crate) fn of_live_inode(subvolume: Subvolume, live: OpenInode) -> Self {
         let (number, file_type) = (live.number(), live.file_type());
@@ -132,9 +126,11 @@ impl Inode {
         }
     }
 
-    /// The writer of an inode that is being changed.
-    pub(crate) fn writer_of_change(&self) -> &Writer {
-        self.writer().expect("it is being changed")
+    /// The inode, with what changes of it need.
+    pub(crate) fn changeable(&self) -> Result<Changeable<'_>> {
+        let live = self.live_inode()?;
+        let (core, subvolume) = (self.core(), self.subvolume().live()?);
+        Ok(Changeable { core, writer: core.writer()?, subvolume, live })
     }
 
     /// The empty directory that stands where `directory` has an entry for a subvolume that is not
@@ -304,8 +300,3 @@ impl PartialEq for Inode {
 }
 
 impl Eq for Inode {}
-
-/// The live inode of an inode that was checked to have one.
-pub(crate) fn live_inode_of(inode: &Inode) -> &Arc<LiveInode> {
-    inode.try_live_inode().expect("it can be changed")
-}

@@ -45,7 +45,7 @@ impl Inode {
         }
         let Some(sequence) = live.unsynced(durable_generation) else { return Ok(()) };
         let is_directory = self.file_type() == FileType::Directory;
-        sync_inode(self.core(), live.id(), is_directory)?;
+        sync_inode(self.core(), writer, live.id(), is_directory)?;
         live.synced(sequence);
         Ok(())
     }
@@ -57,14 +57,10 @@ impl Inode {
     }
 }
 
-fn sync_inode(core: &Core, id: InodeId, is_directory: bool) -> Changed<()> {
-    let Some(writer) = core.try_writer() else { return Ok(()) };
+fn sync_inode(core: &Core, writer: &Writer, id: InodeId, is_directory: bool) -> Changed<()> {
     let request = Arc::new(Request { id, is_directory, outcome: OnceLock::new() });
     writer.syncs.push(request.clone());
-    if let Some(turn) = writer.syncs.wait(&request) {
-        turn.answer(&make_durable(core, writer, &turn.requests));
-    }
-    request.outcome.get().expect("it was waited for").clone()
+    writer.syncs.wait(&request, |requests| make_durable(core, writer, requests))
 }
 
 fn make_durable(core: &Core, writer: &Writer, requests: &[Arc<Request>]) -> Changed<()> {
@@ -74,7 +70,7 @@ fn make_durable(core: &Core, writer: &Writer, requests: &[Arc<Request>]) -> Chan
     }
     let mut along = Vec::new();
     let is_logged =
-        LogWriter::write(&writer.manager, |logs| fill_logs(core, logs, wanted, &mut along));
+        LogWriter::write(&writer.manager, |logs| fill_logs(core, writer, logs, wanted, &mut along));
     // An inode that cannot be logged, for example because something cannot be read, may still be
     // committed.
     if matches!(is_logged, Ok(true)) {
@@ -89,12 +85,12 @@ fn make_durable(core: &Core, writer: &Writer, requests: &[Arc<Request>]) -> Chan
 /// Writes the requests to the logs, and directories `along`. Returns whether the logs can take them.
 fn fill_logs(
     core: &Core,
+    writer: &Writer,
     logs: &mut LogWriter<'_, '_>,
     wanted: BTreeMap<InodeId, bool>,
     along: &mut Vec<Along>,
 ) -> Changed<bool> {
-    let writer = core.try_writer().expect("it is being changed");
     let Some((plan, logged_along)) = LogPlan::of(writer, logs, wanted)? else { return Ok(false) };
     *along = logged_along;
-    plan.enter(core, logs)
+    plan.enter(core, writer, logs)
 }

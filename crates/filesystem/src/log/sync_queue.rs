@@ -26,9 +26,9 @@ struct Queue {
 
 /// The turn of the thread that writes logs. Every request in it gets an answer, also while a panic
 /// unwinds.
-pub(crate) struct Turn<'s> {
+struct Turn<'s> {
     syncs: &'s Syncs,
-    pub(crate) requests: Vec<Arc<Request>>,
+    requests: Vec<Arc<Request>>,
 }
 
 pub(crate) struct Request {
@@ -43,26 +43,34 @@ impl Syncs {
         self.queue.lock().waiting.push(request);
     }
 
-    /// Waits until `request`, which was queued, is done, or it is its thread's turn to write logs
-    /// for all that wait.
-    pub(crate) fn wait(&self, request: &Request) -> Option<Turn<'_>> {
+    /// Waits until `request`, which was queued, is done, and returns its outcome. If its thread's
+    /// turn comes to write logs for all that wait, `write` does it.
+    pub(crate) fn wait(
+        &self,
+        request: &Request,
+        write: impl Fn(&[Arc<Request>]) -> Changed<()>,
+    ) -> Changed<()> {
         let mut queue = self.queue.lock();
         loop {
-            if request.outcome.get().is_some() {
-                return None;
+            if let Some(outcome) = request.outcome.get() {
+                return outcome.clone();
             }
-            if !queue.is_writing {
-                queue.is_writing = true;
-                let requests = std::mem::take(&mut queue.waiting);
-                return Some(Turn { syncs: self, requests });
+            if queue.is_writing {
+                self.written.wait(&mut queue);
+                continue;
             }
-            self.written.wait(&mut queue);
+            queue.is_writing = true;
+            let turn = Turn { syncs: self, requests: std::mem::take(&mut queue.waiting) };
+            drop(queue);
+            turn.answer(&write(&turn.requests));
+            drop(turn);
+            queue = self.queue.lock();
         }
     }
 }
 
 impl Turn<'_> {
-    pub(crate) fn answer(&self, outcome: &Changed<()>) {
+    fn answer(&self, outcome: &Changed<()>) {
         for request in &self.requests {
             request.outcome.get_or_init(|| outcome.clone());
         }

@@ -8,18 +8,20 @@ use larder_transaction::Handle;
 use parking_lot::RwLockWriteGuard;
 
 use crate::core::changed::{Changed, apply};
-use crate::core::live_subvolume::LiveSubvolume;
 use crate::core::shared::Core;
+use crate::core::writer::Writer;
 use crate::error::Result;
 use crate::file::extent_items::FileExtents;
 use crate::file::writeback::reservation::DataReservation;
 use crate::inode::live::{InodeState, LiveInode, StateGuard};
+use crate::operation::changeable::Changeable;
 use crate::operation::locks::{Changing, Flushing, Still};
 
 /// Files that are being changed in the running transaction. `L` says which locks keep other threads
 /// away.
 pub(crate) struct FileChange<'a, L> {
     core: &'a Core,
+    writer: &'a Writer,
     handle: Handle<'a>,
     locks: L,
     /// Moves to the first file that takes it, and otherwise stays until the end.
@@ -37,20 +39,25 @@ pub(crate) struct LockedFile<'c, 'a, L> {
 pub(crate) type StillFile<'c, 'a> = LockedFile<'c, 'a, Still<'a>>;
 
 impl<'a> FileChange<'a, Still<'a>> {
-    /// Begins to change files, some of which may be given twice: no other thread changes them or
-    /// writes them back. The file to change lies in `subvolume`. The caller reserved space before,
-    /// since reserving may wait for a commit.
+    /// Begins to change a file: no other thread changes it or writes it back. The caller reserved
+    /// space before, since reserving may wait for a commit.
     ///
     /// # Errors
     /// `EROFS`.
-    pub(crate) fn start(
-        core: &'a Core,
-        subvolume: &LiveSubvolume,
-        files: impl IntoIterator<Item = &'a Arc<LiveInode>>,
+    pub(crate) fn start(file: Changeable<'a>, reservation: DataReservation) -> Result<Self> {
+        Self::start_with(file, [], reservation)
+    }
+
+    /// Like [`start`](Self::start), and keeps other threads away from `others`, too, which may be
+    /// the same file.
+    pub(crate) fn start_with<const N: usize>(
+        file: Changeable<'a>,
+        others: [&'a Arc<LiveInode>; N],
         reservation: DataReservation,
     ) -> Result<Self> {
-        let change = Self::join(core, Still::new(files), Some(reservation))?;
-        subvolume.check_writable()?;
+        let locks = Still::new(others.into_iter().chain([file.live]));
+        let change = Self::join(file.core, locks, Some(reservation))?;
+        file.subvolume.check_writable()?;
         Ok(change)
     }
 }
@@ -76,8 +83,9 @@ impl<'a> FileChange<'a, Flushing<'a>> {
 
 impl<'a, L> FileChange<'a, L> {
     fn join(core: &'a Core, locks: L, reservation: Option<DataReservation>) -> Result<Self> {
-        let handle = core.writer()?.manager.join()?;
-        Ok(Self { core, handle, locks, reservation: Cell::new(reservation) })
+        let writer = core.writer()?;
+        let handle = writer.manager.join()?;
+        Ok(Self { core, writer, handle, locks, reservation: Cell::new(reservation) })
     }
 
     pub(crate) fn handle(&self) -> &Handle<'a> {
@@ -101,6 +109,10 @@ impl<'a, L> FileChange<'a, L> {
 impl<'c, 'a, L> LockedFile<'c, 'a, L> {
     pub(crate) fn core(&self) -> &'c Core {
         self.change.core
+    }
+
+    pub(crate) fn writer(&self) -> &'c Writer {
+        self.change.writer
     }
 
     pub(crate) fn handle(&self) -> &'c Handle<'a> {
@@ -135,9 +147,8 @@ impl<'c, 'a, L> LockedFile<'c, 'a, L> {
     }
 
     /// Updates the count of the file's dirty data.
-    pub(crate) fn note_dirty(&self) -> Result<()> {
-        self.core().writer()?.dirty.insert(self.live, &self.state);
-        Ok(())
+    pub(crate) fn note_dirty(&self) {
+        self.writer().dirty.insert(self.live, &self.state);
     }
 
     /// Runs changes of the trees. An error leaves something half done, and aborts the transaction.

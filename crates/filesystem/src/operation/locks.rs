@@ -9,11 +9,11 @@
 //!   readers. Data and size of a file do not change, except by writeback, for a thread that [keeps
 //!   its data](KeepsData).
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
-use crate::inode::id::InodeId;
 use crate::inode::live::{InodeState, LiveInode, StateGuard};
 
 /// No other thread changes data or size of the file, except by writeback.
@@ -66,28 +66,39 @@ impl<'a> Still<'a> {
 
 /// The states of several inodes, locked in order.
 pub(crate) struct LockedInodes<'a> {
-    guards: Vec<(InodeId, StateGuard<'a>)>,
+    guards: Vec<StateGuard<'a>>,
+}
+
+/// One of several inodes whose states are locked.
+#[derive(Clone, Copy)]
+pub(crate) struct LockedInode<'a> {
+    live: &'a Arc<LiveInode>,
+    /// Where its state is among those that were locked with it.
+    place: usize,
 }
 
 impl<'a> LockedInodes<'a> {
     /// Locks inodes, some of which may be given twice.
-    pub(crate) fn new(inodes: impl IntoIterator<Item = &'a Arc<LiveInode>>) -> Self {
-        let guards = in_order(inodes).into_iter().map(|live| (live.id(), live.write())).collect();
-        Self { guards }
+    pub(crate) fn new<const N: usize>(
+        inodes: [&'a Arc<LiveInode>; N],
+    ) -> (Self, [LockedInode<'a>; N]) {
+        let locked = in_order(inodes);
+        let before = |live: &LiveInode| locked.partition_point(|other| other.id() < live.id());
+        let places = inodes.map(|live| LockedInode { live, place: before(live) });
+        (Self { guards: locked.into_iter().map(|live| live.write()).collect() }, places)
     }
 
     /// The state of one of them.
-    ///
-    /// # Panics
-    /// When it is not locked.
-    pub(crate) fn of(&mut self, live: &LiveInode) -> &mut InodeState {
-        let found = self.guards.iter_mut().find(|(id, _)| *id == live.id());
-        &mut found.expect("it is among those that were locked").1
+    pub(crate) fn of(&mut self, inode: LockedInode<'_>) -> &mut InodeState {
+        &mut self.guards[inode.place]
     }
+}
 
-    /// Unlocks all of them.
-    pub(crate) fn clear(&mut self) {
-        self.guards.clear();
+impl Deref for LockedInode<'_> {
+    type Target = Arc<LiveInode>;
+
+    fn deref(&self) -> &Arc<LiveInode> {
+        self.live
     }
 }
 

@@ -50,8 +50,8 @@ impl Pending {
         let snapshot = NewSnapshot { source: self.source, id: self.id };
         exclusive.snapshot(snapshot, |item| self.configure(item, uuid, generation))?;
         let live = &*self.directory;
-        let mut locked = LockedInodes::new([live]);
-        let state = locked.of(live);
+        let (mut locked, [place]) = LockedInodes::new([live]);
+        let state = locked.of(place);
         let index = live.next_index(state)?;
         enter_subvolume(writer, live, self.id, &self.name, index, generation)?;
         state.names_grew(generation, self.name.len() as i64);

@@ -140,14 +140,13 @@ impl Inode {
         mode: XattrMode,
         and_also: impl FnOnce(&mut InodeState) -> Result<()>,
     ) -> Result<()> {
-        let live = self.live_inode()?;
+        let target = self.changeable()?;
         let reservation = match value {
             Some(_) => ItemReservation::adding(ITEMS),
             None => ItemReservation::changing(ITEMS),
         };
-        let mut change =
-            InodeChange::start(self.core(), self.subvolume().live()?, reservation, [live])?;
-        let (handle, locked) = change.parts();
+        let (mut change, live) = InodeChange::start(target, reservation)?;
+        let InodeChange { locked, handle, .. } = &mut change;
         let state = locked.of(live);
         state.check_may_unname()?;
         state.has_no_capability = false;
@@ -161,7 +160,7 @@ impl Inode {
         state.inherited = None;
         state.touch(handle.generation(), false);
         apply(handle, || {
-            planned.apply(live)?;
+            planned.apply(&live)?;
             live.put_item(state)
         })?;
         change.end()

@@ -4,7 +4,7 @@ use larder_format::compression::Algorithm;
 use larder_format::item::{DirEntries, InodeFlags};
 use larder_format::{ItemType, Key, name_hash};
 
-use crate::core::shared::Core;
+use crate::core::writer::Writer;
 use crate::error::{Error, Result};
 use crate::file::writeback::compress::Plan;
 use crate::inode::live::{InodeState, LiveInode};
@@ -12,12 +12,12 @@ use crate::xattr::property::{COMPRESSION, USUAL_COMPRESSION, can_compress};
 
 /// How the data of a file, whose state is locked, is compressed; none if it is not.
 pub(crate) fn compression_plan(
-    core: &Core,
+    writer: &Writer,
     live: &LiveInode,
     state: &InodeState,
 ) -> Result<Option<Plan>> {
     let flags = state.item.flags();
-    let general = *core.writer()?.compression.read();
+    let general = *writer.compression.read();
     let force = general.is_some_and(|general| general.force);
     let asks = flags.contains(InodeFlags::COMPRESS);
     let is_wanted = general.is_some() || asks;

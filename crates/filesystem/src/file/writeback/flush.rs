@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::file::extent_items::FileExtents;
 use crate::file::writeback::compress::Plan;
 use crate::file::writeback::compression::compression_plan;
-use crate::file::writeback::write_data::WrittenData;
+use crate::file::writeback::write_data::{WrittenData, write_data};
 use crate::inode::live::{InodeState, LiveInode};
 use crate::operation::file_change::{FileChange, LockedFile};
 use crate::operation::locks::KeepsExtents;
@@ -53,9 +53,9 @@ pub(crate) fn flush(core: &Core, live: &Arc<LiveInode>) -> Result<()> {
 /// nothing has changed.
 pub(crate) fn write_back<L: KeepsExtents>(file: &mut LockedFile<'_, '_, L>) -> Result<()> {
     let core = file.core();
-    let plan = compression_plan(core, file.live(), file)?;
+    let plan = compression_plan(file.writer(), file.live(), file)?;
     if let Some(plan) = &plan {
-        core.writer()?.note_compression(plan.algorithm().name().as_bytes());
+        file.writer().note_compression(plan.algorithm().name().as_bytes());
     }
     if is_short(core, file) {
         let _alone = file.exclude_readers();
@@ -70,11 +70,12 @@ fn write_back_extents<L: KeepsExtents>(
     file: &mut LockedFile<'_, '_, L>,
     plan: Option<&Plan>,
 ) -> Result<()> {
-    let (core, live, handle) = (file.core(), file.live(), file.handle());
+    let (core, writer) = (file.core(), file.writer());
+    let (live, handle) = (file.live(), file.handle());
     let extents = file.extents();
     let taken = file.take();
     let (outcome, _alone) = file.unlocked(|| {
-        let outcome = core.write_data(&extents, &taken, plan);
+        let outcome = write_data(core, writer, &extents, &taken, plan);
         (outcome, live.reading.write())
     });
     let WrittenData { written, gives_up } = match outcome {
@@ -101,7 +102,7 @@ fn write_back_extents<L: KeepsExtents>(
         live.put_item(state)
     })?;
     file.pages.written_back(taken.writeback);
-    core.writer()?.dirty.update(live, file);
+    writer.dirty.update(live, file);
     Ok(())
 }
 
@@ -123,7 +124,7 @@ fn enter_inline<L: KeepsExtents>(
         live.put_item(state)
     })?;
     file.pages.forget();
-    core.writer()?.dirty.update(live, file);
+    file.writer().dirty.update(live, file);
     Ok(())
 }
 
@@ -149,7 +150,7 @@ fn inline_data<L>(file: &LockedFile<'_, '_, L>, plan: Option<&Plan>) -> Result<O
     let mut data = vec![0; size_bytes as usize];
     file.pages.overlay(0, &mut data);
     let sector = core.volume().sectorsize();
-    let compressors = &core.writer()?.compressors;
+    let compressors = &file.writer().compressors;
     let stream = plan.and_then(|plan| plan.compress_inline(&data, sector, compressors));
     if let Some((plan, stored)) = plan.zip(stream)
         && stored.len() as u64 <= core.write_policy().max_inline_bytes

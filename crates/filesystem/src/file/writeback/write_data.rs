@@ -9,6 +9,7 @@ use larder_transaction::{DataExtent, Error as EngineError};
 
 use crate::core::changed::Changed;
 use crate::core::shared::Core;
+use crate::core::writer::Writer;
 use crate::error::Result;
 use crate::file::extent_items::FileExtents;
 use crate::file::writeback::compress::{Outcome, Plan, pieces};
@@ -49,47 +50,49 @@ pub(crate) struct WrittenData {
 /// Data of one file on its way to the devices.
 struct Writing<'a> {
     core: &'a Core,
+    writer: &'a Writer,
     extents: &'a FileExtents<'a>,
     taken: &'a Taken,
     plan: Option<&'a Plan>,
     data: WrittenData,
 }
 
-impl Core {
-    /// Writes data that was taken from a file, whose `flushing` is held. After an error it gives
-    /// all new extents back.
-    pub(crate) fn write_data(
-        &self,
-        extents: &FileExtents<'_>,
-        taken: &Taken,
-        plan: Option<&Plan>,
-    ) -> Result<WrittenData> {
-        let data = WrittenData::default();
-        let mut writing = Writing { core: self, extents, taken, plan, data };
-        for (start, data) in taken.writeback.ranges() {
-            if let Err(error) = writing.write_range(start, &data) {
-                for written in &writing.data.written {
-                    written.abandon(self)?;
-                }
-                return Err(error);
+/// Writes data that was taken from a file, whose `flushing` is held. After an error it gives all new
+/// extents back.
+pub(crate) fn write_data(
+    core: &Core,
+    writer: &Writer,
+    extents: &FileExtents<'_>,
+    taken: &Taken,
+    plan: Option<&Plan>,
+) -> Result<WrittenData> {
+    let data = WrittenData::default();
+    let mut writing = Writing { core, writer, extents, taken, plan, data };
+    for (start, data) in taken.writeback.ranges() {
+        if let Err(error) = writing.write_range(start, &data) {
+            for written in &writing.data.written {
+                written.abandon(writer)?;
             }
+            return Err(error);
         }
-        Ok(writing.data)
     }
+    Ok(writing.data)
+}
 
+impl Writer {
     /// Allocates an extent of `wanted_bytes`, whole sectors, or of fewer.
     pub(crate) fn allocate_data(&self, wanted_bytes: u64) -> Changed<DataExtent> {
         let wanted_bytes = wanted_bytes.min(MAX_EXTENT_BYTES);
-        let space = self.try_writer().expect("it is open for writing").manager().space();
-        let (logical, len_bytes) = space.allocate_data(wanted_bytes, self.sectorsize())?;
+        let sectorsize = u64::from(self.manager.volume().sectorsize());
+        let space = self.manager.space();
+        let (logical, len_bytes) = space.allocate_data(wanted_bytes, sectorsize)?;
         Ok(DataExtent { logical, len_bytes })
     }
 
     /// Allocates an extent of exactly `len_bytes`, whole sectors; none if no free space is long
     /// enough.
     pub(crate) fn allocate_whole(&self, len_bytes: u64) -> Changed<Option<DataExtent>> {
-        let space = self.try_writer().expect("it is open for writing").manager().space();
-        match space.allocate_data(len_bytes, len_bytes) {
+        match self.manager.space().allocate_data(len_bytes, len_bytes) {
             Ok((logical, len_bytes)) => Ok(Some(DataExtent { logical, len_bytes })),
             Err(EngineError::NoSpace { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -98,10 +101,12 @@ impl Core {
 
     /// Gives back an extent that no tree refers to yet.
     pub(crate) fn give_up(&self, data: DataExtent) -> Changed<()> {
-        let space = self.try_writer().expect("it is open for writing").manager().space();
-        space.abandoned(&(data.logical.0..data.logical.0 + data.len_bytes))
+        let range = data.logical.0..data.logical.0 + data.len_bytes;
+        self.manager.space().abandoned(&range)
     }
+}
 
+impl Core {
     /// The checksums of whole sectors.
     pub(crate) fn sums_of(&self, data: &[u8]) -> Vec<u8> {
         self.sums_of_pieces(&[data])
@@ -148,7 +153,7 @@ impl Writing<'_> {
     fn write_plain(&mut self, start: u64, data: &Slices<'_>) -> Result<()> {
         let (mut done, len_bytes) = (0, data.len_bytes());
         while done < len_bytes {
-            let extent = self.core.allocate_data(len_bytes - done)?;
+            let extent = self.writer.allocate_data(len_bytes - done)?;
             let part = data.part(done, extent.len_bytes);
             self.put_new(extent, &part, start + done, extent.len_bytes, None)?;
             done += extent.len_bytes;
@@ -158,9 +163,8 @@ impl Writing<'_> {
 
     /// Writes data to new extents. Pieces that become smaller are compressed.
     fn write_compressed(&mut self, plan: &Plan, start: u64, data: &Slices<'_>) -> Result<()> {
-        let core = self.core;
-        let sectorsize = core.volume().sectorsize();
-        let compressors = &core.writer()?.compressors;
+        let sectorsize = self.core.volume().sectorsize();
+        let compressors = &self.writer.compressors;
         let pieces = pieces(data, start, self.taken.size_bytes);
         // Adjacent uncompressed pieces go together.
         let mut left_from = 0;
@@ -174,7 +178,7 @@ impl Writing<'_> {
                 let left = data.part(left_from, within - left_from);
                 self.write_plain(start + left_from, &left)?;
                 left_from = within;
-                if let Some(extent) = core.allocate_whole(stream.len() as u64)? {
+                if let Some(extent) = self.writer.allocate_whole(stream.len() as u64)? {
                     let (len, algorithm) = (piece.data.len_bytes(), Some(plan.algorithm()));
                     let stream = Slices::from(&stream[..]);
                     self.put_new(extent, &stream, piece.start, len, algorithm)?;
@@ -258,10 +262,10 @@ impl Written {
     }
 
     /// Gives a new extent back.
-    fn abandon(&self, core: &Core) -> Changed<()> {
+    fn abandon(&self, writer: &Writer) -> Changed<()> {
         let Destination::New(item) = &self.place else { return Ok(()) };
         let len_bytes = item.extent.disk_num_bytes.get();
         let logical = Logical(item.extent.disk_bytenr.get());
-        core.give_up(DataExtent { logical, len_bytes })
+        writer.give_up(DataExtent { logical, len_bytes })
     }
 }
