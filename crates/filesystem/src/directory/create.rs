@@ -11,23 +11,23 @@ use larder_platform::OsStrExt;
 use larder_transaction::{Items, TreeItems};
 use zerocopy::IntoBytes;
 
-use crate::core::changed::{Changed, apply};
-use crate::directory::handle::Directory;
-use crate::directory::names::{Names, NewEntry, check_name};
+use crate::change::changeable::Changeable;
+use crate::change::locks::LockedInode;
+use crate::changed::{Changed, apply};
 use crate::error::{Error, Result};
-use crate::file::handle::File;
-use crate::inode::handle::Inode;
+use crate::handle::directory::Directory;
+use crate::handle::file::File;
+use crate::handle::inode::Inode;
 use crate::inode::inheritance::inherited;
-use crate::inode::inherited::{Inherited, PASSED_ON, S_ISGID};
-use crate::inode::live::InodeState;
-use crate::inode::metadata::FileType;
-use crate::inode::new::{NewInode, NewItem, entry_type, inline_item, new_item};
-use crate::inode::open::OpenInode;
-use crate::inode::orphans::orphan_key;
-use crate::operation::changeable::Changeable;
+use crate::item::attribute::attribute_item;
+use crate::item::metadata::FileType;
+use crate::item::new::{NewInode, NewItem, entry_type, inline_item, new_item};
+use crate::live::inherited::{Inherited, PASSED_ON, S_ISGID};
+use crate::live::inode::InodeState;
+use crate::live::names::{Names, NewEntry, check_name};
+use crate::live::open::OpenInode;
+use crate::live::orphans::orphan_key;
 use crate::operation::inode_change::{InodeChange, ItemReservation};
-use crate::operation::locks::LockedInode;
-use crate::xattr::item::attribute_item;
 
 /// Items of an inode without a name: inode, three attributes, orphan.
 const UNNAMED_ITEMS: u64 = 5;

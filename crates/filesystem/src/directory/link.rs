@@ -7,21 +7,21 @@ use larder_format::{ItemType, Key};
 use larder_platform::OsStrExt;
 use larder_transaction::{Handle, Items, TreeItems};
 
-use crate::core::changed::{Changed, apply};
+use crate::change::changeable::Changeable;
+use crate::changed::{Changed, apply};
 use crate::core::writer::Writer;
 use crate::directory::entry::Target;
-use crate::directory::handle::Directory;
-use crate::directory::names::{NewEntry, check_name};
 use crate::error::{Error, Result};
-use crate::inode::handle::Inode;
-use crate::inode::live::{InodeState, LiveInode};
-use crate::inode::metadata::FileType;
-use crate::inode::new::entry_type;
-use crate::inode::orphan_deletion::delete_orphans;
-use crate::inode::orphans::{Orphan, orphan_key};
-use crate::operation::changeable::Changeable;
+use crate::handle::directory::Directory;
+use crate::handle::inode::Inode;
+use crate::item::metadata::FileType;
+use crate::item::new::entry_type;
+use crate::live::inode::{InodeState, LiveInode};
+use crate::live::names::{NewEntry, check_name};
+use crate::live::orphans::{Orphan, orphan_key};
 use crate::operation::inode_change::{InodeChange, ItemReservation};
 use crate::subvolume::delete::Content;
+use crate::writeback::orphan_deletion::delete_orphans;
 
 /// Items that change with a name: entry, index, reference, orphan, and both inodes.
 const ITEMS: u64 = 6;

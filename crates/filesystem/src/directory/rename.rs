@@ -7,20 +7,20 @@ use larder_format::{FormatError, ItemType, Key, objectid};
 use larder_platform::OsStrExt;
 use parking_lot::RwLockReadGuard;
 
-use crate::core::changed::{Changed, apply};
+use crate::change::locks::{LockedInode, LockedInodes};
+use crate::changed::{Changed, apply};
+use crate::commit::references::{enter_subvolume, leave_subvolume};
 use crate::core::writer::Writer;
 use crate::directory::create::Draft;
 use crate::directory::entry::Target;
-use crate::directory::handle::Directory;
-use crate::directory::names::{NewEntry, check_name};
 use crate::error::{Error, Result};
-use crate::inode::handle::Inode;
-use crate::inode::metadata::FileType;
-use crate::inode::new::{NewInode, entry_type};
-use crate::inode::orphan_deletion::delete_orphans;
+use crate::handle::directory::Directory;
+use crate::handle::inode::Inode;
+use crate::item::metadata::FileType;
+use crate::item::new::{NewInode, entry_type};
+use crate::live::names::{NewEntry, check_name};
 use crate::operation::inode_change::{InodeChange, ItemReservation};
-use crate::operation::locks::{LockedInode, LockedInodes};
-use crate::subvolume::references::{enter_subvolume, leave_subvolume};
+use crate::writeback::orphan_deletion::delete_orphans;
 
 /// Items that change: two entries and indexes, two references or four of subvolumes, an orphan,
 /// four inodes; and a whiteout with its entry, index, reference and access ACL.

@@ -9,14 +9,14 @@ use larder_format::{ItemType, Key, name_hash};
 use larder_platform::OsStrExt;
 
 use crate::directory::create::{Draft, check_target};
-use crate::directory::handle::Directory;
 use crate::error::{Error, Result};
 use crate::file::write::{WriteAs, WriteSpace};
+use crate::handle::directory::Directory;
+use crate::handle::inode::Inode;
 use crate::inode::attributes::SetAttributes;
-use crate::inode::handle::Inode;
-use crate::inode::metadata::FileType;
-use crate::inode::new::{NewInode, NewItem, inline_item, new_item};
-use crate::xattr::item::attribute;
+use crate::item::attribute::attribute;
+use crate::item::metadata::FileType;
+use crate::item::new::{NewInode, NewItem, inline_item, new_item};
 use crate::xattr::set::check_plain_xattr;
 
 /// Items of a new inode and its name, besides extended attributes: inode and reference, extent,

@@ -6,19 +6,19 @@ use larder_format::item::{FileExtentKind, InodeFlags, MAX_EXTENT_BYTES};
 use larder_transaction::space::{Priority, Reservation, SpaceKind};
 use larder_transaction::{DataExtent, Handle, QuotaReservation};
 
-use crate::core::changed::Changed;
+use crate::change::changeable::Changeable;
+use crate::change::file_change::{FileChange, StillFile};
+use crate::changed::Changed;
 use crate::core::writer::Writer;
 use crate::error::{Error, Result};
-use crate::file::extent_items::FileExtents;
-use crate::file::handle::File;
+use crate::extents::items::FileExtents;
 use crate::file::punch::{What, clear};
 use crate::file::read_live::Need;
 use crate::file::write::MOST_BYTES;
-use crate::file::writeback::flush::{flush, write_back};
-use crate::operation::changeable::Changeable;
+use crate::handle::file::File;
 use crate::operation::data_reservation::{DataNeed, QUOTA_BLOCKS};
-use crate::operation::file_change::{FileChange, StillFile};
 use crate::operation::limits::reserve_quota;
+use crate::writeback::flush::{flush, write_back};
 use crate::xattr::capability::drop_capability;
 
 /// New extents in one transaction.

@@ -10,16 +10,16 @@ use larder_format::feature::IncompatFlags;
 use larder_format::item::{FileExtentItem, InodeFlags};
 use larder_transaction::Handle;
 
+use crate::change::changeable::Changeable;
+use crate::change::file_change::{FileChange, StillFile};
 use crate::error::{Error, Result};
-use crate::file::extent_items::Stored;
-use crate::file::handle::File;
+use crate::extents::items::Stored;
 use crate::file::read_live::Need;
 use crate::file::write::{MOST_BYTES, WriteAs};
-use crate::file::writeback::flush::write_back;
-use crate::inode::live::LiveInode;
-use crate::operation::changeable::Changeable;
+use crate::handle::file::File;
+use crate::live::inode::LiveInode;
 use crate::operation::data_reservation::{DataNeed, reserve_within_quota};
-use crate::operation::file_change::{FileChange, StillFile};
+use crate::writeback::flush::write_back;
 use crate::xattr::capability::drop_capability;
 
 /// Extents that are shared in one transaction.

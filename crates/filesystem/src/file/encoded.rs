@@ -4,15 +4,15 @@ use larder_format::compression::{Algorithm, ExtentKind, decompress};
 use larder_format::item::{FileExtentKind, InodeFlags, MAX_COMPRESSED_EXTENT_BYTES};
 use larder_transaction::{DataExtent, Error as EngineError};
 
+use crate::change::changeable::Changeable;
+use crate::change::file_change::{FileChange, StillFile};
 use crate::error::{Error, Result};
-use crate::file::handle::File;
 use crate::file::read_live::Need;
 use crate::file::write::MOST_BYTES;
-use crate::file::writeback::flush::write_back;
-use crate::inode::live::InodeState;
-use crate::operation::changeable::Changeable;
+use crate::handle::file::File;
+use crate::live::inode::InodeState;
 use crate::operation::data_reservation::{DataNeed, reserve_within_quota};
-use crate::operation::file_change::{FileChange, StillFile};
+use crate::writeback::flush::write_back;
 use crate::xattr::capability::drop_capability;
 
 /// Compressed data of a file: the part that the file has, and the whole.

@@ -8,18 +8,18 @@
 
 use larder_format::item::InodeFlags;
 
-use crate::core::changed::apply;
+use crate::changed::apply;
 use crate::error::Result;
-use crate::file::handle::File;
 use crate::file::write::WriteAs;
+use crate::handle::file::File;
 use crate::inode::attributes::SetAttributes;
-use crate::inode::metadata::Timestamp;
+use crate::item::metadata::Timestamp;
 use crate::operation::inode_change::{InodeChange, ItemReservation};
 
 /// A regular file that is open for writing: see [`File::open_for_writing`].
 #[derive(Clone, Debug)]
 pub struct OpenFile {
-    pub(super) file: File,
+    pub(crate) file: File,
 }
 
 impl OpenFile {

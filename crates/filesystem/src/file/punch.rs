@@ -4,16 +4,16 @@ use std::ops::Range;
 
 use larder_format::feature::IncompatFlags;
 
-use crate::core::changed::Changed;
+use crate::change::changeable::Changeable;
+use crate::change::file_change::FileChange;
+use crate::changed::Changed;
 use crate::core::writer::Writer;
 use crate::error::Result;
-use crate::file::extent_items::{Dropped, FileExtents, Stretch};
-use crate::file::handle::File;
+use crate::extents::items::{Dropped, FileExtents, Stretch};
 use crate::file::read_live::Need;
-use crate::file::writeback::flush::write_back;
-use crate::operation::changeable::Changeable;
+use crate::handle::file::File;
 use crate::operation::data_reservation::DataNeed;
-use crate::operation::file_change::FileChange;
+use crate::writeback::flush::write_back;
 use crate::xattr::capability::drop_capability;
 
 /// Extents that go in one transaction.

@@ -3,15 +3,15 @@
 
 use larder_format::item::InodeFlags;
 
+use crate::change::changeable::Changeable;
+use crate::change::file_change::{FileChange, StillFile};
 use crate::core::writer::Writer;
 use crate::error::{Error, Result};
-use crate::file::handle::File;
 use crate::file::punch::EXTENTS_PER_STEP;
 use crate::file::write::MOST_BYTES;
-use crate::file::writeback::flush::write_back;
-use crate::operation::changeable::Changeable;
+use crate::handle::file::File;
 use crate::operation::data_reservation::DataNeed;
-use crate::operation::file_change::{FileChange, StillFile};
+use crate::writeback::flush::write_back;
 use crate::xattr::capability::drop_capability;
 
 impl File {

@@ -5,21 +5,21 @@ use std::ops::Range;
 
 use larder_format::item::InodeFlags;
 
+use crate::cache::dirty_space::Entrance;
+use crate::cache::reservation::DataReservation;
+use crate::change::changeable::Changeable;
+use crate::change::file_change::FileChange;
 use crate::core::shared::Core;
 use crate::core::writer::Writer;
 use crate::error::{Error, ErrorKind, Result};
-use crate::file::handle::File;
 use crate::file::open::OpenFile;
 use crate::file::read_live::Need;
-use crate::file::writeback::compression::compression_plan;
-use crate::file::writeback::dirty_space::Entrance;
-use crate::file::writeback::flush::{flush, flush_all};
-use crate::file::writeback::reservation::DataReservation;
+use crate::handle::file::File;
 use crate::inode::attributes::SetAttributes;
-use crate::inode::live::InodeState;
-use crate::operation::changeable::Changeable;
+use crate::live::inode::InodeState;
 use crate::operation::data_reservation::{DataNeed, reserve_within_quota};
-use crate::operation::file_change::FileChange;
+use crate::writeback::compression::compression_plan;
+use crate::writeback::flush::{flush, flush_all};
 use crate::xattr::capability::drop_capability;
 
 /// The longest file: the largest offset that a program can name. Its last byte shares its sector

@@ -6,16 +6,16 @@ use std::sync::{Arc, Weak};
 
 use larder_transaction::{Exclusive, ResyncProgress, TransactionHook};
 
-use crate::core::changed::Changed;
+use crate::changed::Changed;
+use crate::commit::take_snapshots::take_snapshots;
 use crate::core::shared::Core;
 use crate::core::writer::Writer;
 use crate::error::{Error, Result};
-use crate::file::writeback::flush::flush_all;
 use crate::filesystem::cleaning::delete_unlinked;
-use crate::filesystem::handle::Filesystem;
-use crate::inode::delayed::flush::flush_delayed;
-use crate::inode::orphan_deletion::delete_orphans;
-use crate::subvolume::take_snapshots::take_snapshots;
+use crate::handle::filesystem::Filesystem;
+use crate::writeback::delayed::flush_delayed;
+use crate::writeback::flush::flush_all;
+use crate::writeback::orphan_deletion::delete_orphans;
 
 /// Before a commit it writes data back and inserts delayed items into their trees. In the commit it
 /// takes snapshots and inserts the later delayed items. It frees space through delayed items and

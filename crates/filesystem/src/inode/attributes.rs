@@ -2,14 +2,15 @@
 
 use larder_format::item::{InodeFlags, InodeItem, Timespec};
 
-use crate::core::changed::apply;
+use crate::changed::apply;
 use crate::error::{Error, Result};
+use crate::handle::inode::Inode;
 use crate::inode::flags::{CHANGEABLE, change_flags};
-use crate::inode::handle::Inode;
-use crate::inode::metadata::{FileType, Timestamp, flags_of_ioctl};
+use crate::item::acl;
+use crate::item::acl::Acl;
+use crate::item::metadata::{FileType, Timestamp, flags_of_ioctl};
 use crate::operation::inode_change::{InodeChange, ItemReservation};
-use crate::xattr::acl;
-use crate::xattr::acl::Acl;
+use crate::xattr::capability::CAPABILITY;
 use crate::xattr::set::XattrChange;
 
 /// The inode and three extended attributes: access ACL, capabilities, compression.
@@ -19,8 +20,6 @@ const PERMISSIONS: u32 = 0o7777;
 const S_ISUID: u32 = 0o4000;
 const S_ISGID: u32 = 0o2000;
 const S_IXGRP: u32 = 0o0010;
-/// The extended attribute that gives a program capabilities.
-pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 
 /// Attributes to change; `None` leaves one as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,11 +17,11 @@ use larder_format::{ItemType, Key, Logical};
 use larder_transaction::LogWriter;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::core::changed::Changed;
+use crate::changed::Changed;
 use crate::core::shared::Core;
 use crate::core::writer::Writer;
-use crate::inode::id::InodeId;
-use crate::inode::links::links_of_item;
+use crate::item::id::InodeId;
+use crate::item::links::links_of_item;
 use crate::log::extents::FileLog;
 use crate::log::plan::{LogPlan, NameChanges, bad};
 

@@ -17,10 +17,10 @@ use larder_format::{ItemType, Key};
 use larder_transaction::{Items, TreeItems};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::core::changed::Changed;
+use crate::cache::modified_extents::ModifiedExtents;
+use crate::changed::Changed;
 use crate::core::writer::Writer;
-use crate::file::modified_extents::ModifiedExtents;
-use crate::inode::id::InodeId;
+use crate::item::id::InodeId;
 use crate::log::content::Contents;
 use crate::log::plan::{Trees, bad};
 use crate::log::tree_difference::{Difference, differences};

@@ -7,9 +7,7 @@
 
 pub(crate) mod content;
 pub(crate) mod extents;
-pub(crate) mod logged_inodes;
 pub(crate) mod plan;
 pub(crate) mod replay;
 pub(crate) mod sync;
-pub(crate) mod sync_queue;
 pub(crate) mod tree_difference;

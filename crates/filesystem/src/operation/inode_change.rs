@@ -5,14 +5,14 @@ use std::sync::Arc;
 use larder_transaction::Handle;
 use larder_transaction::space::Priority;
 
-use crate::core::live_subvolume::LiveSubvolume;
+use crate::change::changeable::Changeable;
+use crate::change::locks::{LockedInode, LockedInodes};
 use crate::core::writer::Writer;
 use crate::error::Result;
-use crate::inode::delayed::flush::relieve;
-use crate::inode::live::LiveInode;
-use crate::operation::changeable::Changeable;
+use crate::live::inode::LiveInode;
+use crate::live::subvolume::LiveSubvolume;
 use crate::operation::limits::reserve_quota;
-use crate::operation::locks::{LockedInode, LockedInodes};
+use crate::writeback::delayed::relieve;
 
 /// The space for a change of items.
 #[derive(Clone, Copy)]

@@ -4,9 +4,6 @@
 //! data, is the proof that inodes may be changed now: its constructor takes all of that, and its
 //! fields hold it.
 
-pub(crate) mod changeable;
 pub(crate) mod data_reservation;
-pub(crate) mod file_change;
 pub(crate) mod inode_change;
 pub(crate) mod limits;
-pub(crate) mod locks;

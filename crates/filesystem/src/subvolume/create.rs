@@ -21,21 +21,21 @@ use larder_transaction::{Handle, Items, TreeItems};
 use parking_lot::Mutex;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::core::changed::{Changed, apply};
-use crate::directory::handle::Directory;
-use crate::directory::names::check_name;
+use crate::changed::{Changed, apply};
+use crate::commit::references::enter_subvolume;
+use crate::commit::uuids::enter_uuid;
 use crate::error::{Error, Result};
+use crate::handle::directory::Directory;
+use crate::handle::subvolume::Subvolume;
 use crate::inode::inheritance::inherited_by_subvolume;
-use crate::inode::new::NewInode;
-use crate::inode::orphan_deletion::resume_orphans;
+use crate::item::attribute::attribute_item;
+use crate::item::new::NewInode;
+use crate::item::property::{COMPRESSION, set_compression};
+use crate::live::names::check_name;
+use crate::live::pending_snapshots::Pending;
 use crate::operation::inode_change::{InodeChange, ItemReservation};
 use crate::operation::limits::reserve_quota;
-use crate::subvolume::handle::Subvolume;
-use crate::subvolume::pending_snapshots::Pending;
-use crate::subvolume::references::enter_subvolume;
-use crate::subvolume::uuids::enter_uuid;
-use crate::xattr::item::attribute_item;
-use crate::xattr::property::{COMPRESSION, set_compression};
+use crate::writeback::orphan_deletion::resume_orphans;
 
 /// Items of a subvolume: root, inode, reference and property, entry and index, the directory, two
 /// references, uuid, orphan; and as many to spare.

@@ -13,7 +13,7 @@
 //! - When the first block of a tree is dropped, nothing of the tree is dirty, queued or newer than
 //!   the last commit, and that does not change.
 //!
-//! [`SubvolumeState`]: crate::subvolume::handle::SubvolumeState
+//! [`SubvolumeState`]: crate::handle::subvolume::SubvolumeState
 
 use std::ffi::OsStr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,17 +24,17 @@ use larder_platform::OsStrExt;
 use larder_transaction::space::{Priority, SpaceKind};
 use larder_transaction::{Exclusive, Items, TreeItems};
 
-use crate::core::changed::Changed;
-use crate::directory::handle::Directory;
+use crate::change::changeable::Changeable;
+use crate::change::locks::LockedInodes;
+use crate::changed::Changed;
+use crate::commit::drop_tree::drop_unused;
+use crate::commit::references::leave_subvolume;
+use crate::commit::uuids::forget_uuid;
 use crate::error::{Error, Result};
-use crate::filesystem::handle::Filesystem;
-use crate::inode::handle::Inode;
-use crate::inode::orphans::orphan_key;
-use crate::operation::changeable::Changeable;
-use crate::operation::locks::LockedInodes;
-use crate::subvolume::drop_tree::drop_unused;
-use crate::subvolume::references::leave_subvolume;
-use crate::subvolume::uuids::forget_uuid;
+use crate::handle::directory::Directory;
+use crate::handle::filesystem::Filesystem;
+use crate::handle::inode::Inode;
+use crate::live::orphans::orphan_key;
 
 /// Items that change with a name of a subvolume: entry and index, the directory, two references, two
 /// uuids, orphan, root.

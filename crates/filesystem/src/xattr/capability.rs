@@ -4,12 +4,13 @@
 //! - An inode that is known to have no capabilities has none in its tree. This becomes known with
 //!   the state locked, and is forgotten before an attribute is set.
 
-use crate::core::changed::apply;
+use crate::changed::apply;
 use crate::error::{Error, Result};
-use crate::inode::attributes::CAPABILITY;
-use crate::inode::handle::Inode;
+use crate::handle::inode::Inode;
 use crate::operation::inode_change::{InodeChange, ItemReservation};
 
+/// The extended attribute that gives a program capabilities.
+pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 /// The inode and the attribute.
 const ITEMS: u64 = 2;
 

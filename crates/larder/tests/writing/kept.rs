@@ -32,7 +32,8 @@ fn assert_whole(state: &KeptState, expected: Option<&Manifest>) {
     let options = Options { check_data_csum: true, threads: 2, ..Options::default() };
     let report = check_kept(state, &options).unwrap();
     assert!(report.is_clean(), "{report}");
-    let accounting = kept.accounting(&mut |_| ControlFlow::Continue(())).unwrap();
+    let accounting =
+        larder::accounting::Accounting::of(&kept, &mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!((accounting.unreadable_blocks, &*accounting.problems), (0, &[][..]));
     if let Some(expected) = expected {
         assert_same(expected, &support::manifest(&kept));

@@ -1,0 +1,4 @@
+//! Defaults for writing, and choices between implementations.
+
+pub(crate) mod policy;
+pub(crate) mod tuning;
