@@ -7,18 +7,15 @@
 //! - A writer that finds too little space writes back the data of all files, one thread at a time,
 //!   until there is enough. It has not joined a transaction and holds no lock of a file meanwhile.
 //! - Writeback needs none of this space.
+//! - If there is still too little after that, because other threads took the space, the writer waits
+//!   until what is taken has changed: until a thread has added its data, which can be written back
+//!   then, or has written data back. All that takes space comes to one of these.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::thread;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::error::Result;
-
-/// If there is too little space after everything was written back, because other threads took it, a
-/// writer waits for them.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// The bound, and how much of it is taken.
 pub(crate) struct DirtySpace {
@@ -26,6 +23,11 @@ pub(crate) struct DirtySpace {
     taken_bytes: AtomicU64,
     /// Locked by the thread that writes back.
     turn: Mutex<()>,
+    /// That thread waits, or is about to.
+    is_waiting: AtomicBool,
+    /// How often what is taken has changed while a thread waited.
+    changes: Mutex<u64>,
+    changed: Condvar,
 }
 
 /// Space for the data that a writer is about to add, until that data itself is counted.
@@ -37,13 +39,15 @@ pub(crate) struct Entrance<'r> {
 
 impl Drop for Entrance<'_> {
     fn drop(&mut self) {
-        self.space.taken_bytes.fetch_sub(self.bytes, Relaxed);
+        self.space.taken_bytes.fetch_sub(self.bytes, SeqCst);
+        self.space.note_change();
     }
 }
 
 impl DirtySpace {
     pub(crate) fn new(most_bytes: u64) -> Self {
-        Self { most_bytes, taken_bytes: AtomicU64::new(0), turn: Mutex::default() }
+        let (taken_bytes, turn, is_waiting, changes, changed) = Default::default();
+        Self { most_bytes, taken_bytes, turn, is_waiting, changes, changed }
     }
 
     /// The bound in bytes.
@@ -53,8 +57,11 @@ impl DirtySpace {
 
     /// Counts data that took `before` bytes and takes `now`.
     pub(crate) fn changed(&self, before: u64, now: u64) {
-        self.taken_bytes.fetch_add(now, Relaxed);
-        self.taken_bytes.fetch_sub(before, Relaxed);
+        if before != now {
+            self.taken_bytes.fetch_add(now, SeqCst);
+            self.taken_bytes.fetch_sub(before, SeqCst);
+            self.note_change();
+        }
     }
 
     /// Takes space for `bytes`. If there is too little, `write_back` frees some.
@@ -65,11 +72,13 @@ impl DirtySpace {
     ) -> Result<Entrance<'_>> {
         // A write that is larger than the bound goes alone.
         let bytes = bytes.min(self.most_bytes);
+        if let Some(entrance) = self.try_enter(bytes) {
+            return Ok(entrance);
+        }
+        let _turn = self.turn.lock();
+        let waiting = Waiting::new(self);
         loop {
-            if let Some(entrance) = self.try_enter(bytes) {
-                return Ok(entrance);
-            }
-            let _turn = self.turn.lock();
+            let seen = waiting.changes();
             if let Some(entrance) = self.try_enter(bytes) {
                 return Ok(entrance);
             }
@@ -77,20 +86,53 @@ impl DirtySpace {
             if let Some(entrance) = self.try_enter(bytes) {
                 return Ok(entrance);
             }
-            thread::sleep(PAUSE);
+            waiting.for_change_since(seen);
+        }
+    }
+
+    fn note_change(&self) {
+        if self.is_waiting.load(SeqCst) {
+            *self.changes.lock() += 1;
+            self.changed.notify_all();
         }
     }
 
     fn try_enter(&self, bytes: u64) -> Option<Entrance<'_>> {
-        let taken = self.taken_bytes.fetch_add(bytes, Relaxed) + bytes;
-        let entrance = Entrance { space: self, bytes };
-        (taken <= self.most_bytes).then_some(entrance)
+        // In one step: too much for a moment would make another thread wait for no change.
+        let fits = |taken: u64| Some(taken + bytes).filter(|taken| *taken <= self.most_bytes);
+        self.taken_bytes.fetch_update(SeqCst, SeqCst, fits).ok()?;
+        Some(Entrance { space: self, bytes })
+    }
+}
+
+/// The turn of the thread that waits. As long as this exists, changes are counted.
+struct Waiting<'s>(&'s DirtySpace);
+
+impl<'s> Waiting<'s> {
+    fn new(space: &'s DirtySpace) -> Self {
+        space.is_waiting.store(true, SeqCst);
+        Self(space)
+    }
+
+    fn changes(&self) -> u64 {
+        *self.0.changes.lock()
+    }
+
+    fn for_change_since(&self, seen: u64) {
+        let has_none = |changes: &mut u64| *changes == seen;
+        self.0.changed.wait_while(&mut self.0.changes.lock(), has_none);
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.is_waiting.store(false, SeqCst);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering::SeqCst;
+    use std::thread;
 
     use super::*;
     use crate::error::Error;
@@ -120,6 +162,32 @@ mod tests {
             }
         });
         write_back().unwrap();
+        assert_eq!(space.taken_bytes.load(SeqCst), 0);
+    }
+
+    #[test]
+    fn a_writer_waits_for_another_one_and_not_for_time() {
+        let space = DirtySpace::new(10);
+        let count = AtomicU64::new(0);
+        let write_back = || {
+            count.fetch_add(1, SeqCst);
+            Ok(())
+        };
+        let other = space.enter(10, write_back).unwrap();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| drop(space.enter(1, write_back).unwrap()));
+            while count.load(SeqCst) == 0 {
+                thread::yield_now();
+            }
+            for _ in 0..100 {
+                // A thread that finds too little space changes nothing for others.
+                assert!(space.try_enter(1).is_none());
+                thread::yield_now();
+            }
+            drop(other);
+            waiter.join().unwrap();
+        });
+        assert_eq!(count.load(SeqCst), 1, "it had nothing to write back");
         assert_eq!(space.taken_bytes.load(SeqCst), 0);
     }
 
