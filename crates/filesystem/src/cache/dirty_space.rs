@@ -13,6 +13,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
+use larder_locks::RankedMutex;
+use larder_locks::rank::DIRTY_TURN;
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::Result;
@@ -22,7 +24,7 @@ pub(crate) struct DirtySpace {
     most_bytes: u64,
     taken_bytes: AtomicU64,
     /// Locked by the thread that writes back.
-    turn: Mutex<()>,
+    turn: RankedMutex<(), DIRTY_TURN>,
     /// That thread waits, or is about to.
     is_waiting: AtomicBool,
     /// How often what is taken has changed while a thread waited.

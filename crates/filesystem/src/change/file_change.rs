@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use larder_locks::RankedWriteGuard;
+use larder_locks::rank::READING;
 use larder_transaction::Handle;
-use parking_lot::RwLockWriteGuard;
 
 use crate::cache::reservation::DataReservation;
 use crate::change::changeable::Changeable;
@@ -137,11 +138,11 @@ impl<'c, 'a, L> LockedFile<'c, 'a, L> {
 
     /// Runs `work` while the state is not locked.
     pub(crate) fn unlocked<T>(&mut self, act: impl FnOnce() -> T) -> T {
-        StateGuard::unlocked(&mut self.state, act)
+        self.state.unlocked(act)
     }
 
     /// Waits until no thread reads the extents of the file, and makes later readers wait.
-    pub(crate) fn exclude_readers(&mut self) -> RwLockWriteGuard<'a, ()> {
+    pub(crate) fn exclude_readers(&mut self) -> RankedWriteGuard<'a, (), READING> {
         let live = self.live;
         self.unlocked(|| live.reading.write())
     }

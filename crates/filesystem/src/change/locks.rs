@@ -12,7 +12,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
+use larder_locks::RankedMutexGuard;
+use larder_locks::rank::{CHANGING, FLUSHING};
 
 use crate::live::inode::{InodeState, LiveInode, StateGuard};
 
@@ -24,17 +25,18 @@ pub(crate) trait KeepsExtents {}
 
 /// For changing a file's data, while other threads may write it back.
 pub(crate) struct Changing<'a> {
-    _guard: MutexGuard<'a, ()>,
+    _guard: RankedMutexGuard<'a, (), CHANGING>,
 }
 
 /// For writing a file back, while other threads may write to it.
 pub(crate) struct Flushing<'a> {
-    _guard: MutexGuard<'a, ()>,
+    _guard: RankedMutexGuard<'a, (), FLUSHING>,
 }
 
 /// Files that no other thread changes or writes back.
 pub(crate) struct Still<'a> {
-    _guards: [Vec<MutexGuard<'a, ()>>; 2],
+    _changing: Vec<RankedMutexGuard<'a, (), CHANGING>>,
+    _flushing: Vec<RankedMutexGuard<'a, (), FLUSHING>>,
 }
 
 impl KeepsData for Changing<'_> {}
@@ -60,7 +62,7 @@ impl<'a> Still<'a> {
         let inodes = in_order(inodes);
         let changing = inodes.iter().map(|live| live.changing.lock()).collect();
         let flushing = inodes.iter().map(|live| live.flushing.lock()).collect();
-        Self { _guards: [changing, flushing] }
+        Self { _changing: changing, _flushing: flushing }
     }
 }
 

@@ -10,14 +10,16 @@
 //! - Data is on the devices before any item refers to it. Until the trees refer to it, readers find
 //!   it in memory.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::Arc;
 
 use larder_btree::{LiveTree, TreeView};
 use larder_format::feature::IncompatFlags;
 use larder_format::{ItemType, Key, objectid};
+use larder_locks::rank::{RENAMES, SUBVOLUMES};
+use larder_locks::{RankedMutex, RankedRwLock};
 use larder_transaction::TransactionManager;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
 use crate::cache::extent_map::ExtentMaps;
 use crate::compression::compress::WriteCompression;
@@ -67,9 +69,9 @@ pub(crate) struct Writer {
     pub(crate) policy: RwLock<WritePolicy>,
     /// Held by the thread that moves a directory, so that meanwhile no directory comes to lie below
     /// another. Threads that need directories to stay where they are share it.
-    pub(crate) renames: RwLock<()>,
+    pub(crate) renames: RankedRwLock<(), RENAMES>,
     /// Held by the thread that makes or removes a subvolume.
-    pub(crate) subvolumes: Mutex<()>,
+    pub(crate) subvolumes: RankedMutex<(), SUBVOLUMES>,
 }
 
 impl Writer {
@@ -103,8 +105,8 @@ impl Writer {
             compression: RwLock::default(),
             compressors: Compressors::default(),
             policy: RwLock::default(),
-            renames: RwLock::default(),
-            subvolumes: Mutex::default(),
+            renames: RankedRwLock::default(),
+            subvolumes: RankedMutex::default(),
         }
     }
 

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 
 use larder_format::{FormatError, ItemType, Key, objectid};
+use larder_locks::RankedReadGuard;
+use larder_locks::rank::RENAMES;
 use larder_platform::OsStrExt;
-use parking_lot::RwLockReadGuard;
 
 use crate::change::locks::{LockedInode, LockedInodes};
 use crate::changed::{Changed, apply};
@@ -110,7 +111,7 @@ struct Locked<'c, 'a> {
 /// No name moves as long as this lives.
 #[doc(hidden)]
 pub struct WithoutRenames<'a> {
-    _renames: RwLockReadGuard<'a, ()>,
+    _renames: RankedReadGuard<'a, (), RENAMES>,
 }
 
 impl Directory {

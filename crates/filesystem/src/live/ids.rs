@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_btree::LiveTree;
 use larder_format::{ItemType, Key, objectid};
+use larder_locks::RankedMutexGuard;
+use larder_locks::rank::SUBVOLUMES;
 use larder_transaction::{Items, TreeItems};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::changed::Changed;
 use crate::error::{Error, Result};
@@ -44,7 +46,7 @@ impl Ids {
     /// An id that no subvolume has, nor has had since the file system was opened.
     pub(crate) fn next_subvolume(
         &self,
-        _subvolumes: &MutexGuard<'_, ()>,
+        _subvolumes: &RankedMutexGuard<'_, (), SUBVOLUMES>,
         root_tree: &Arc<LiveTree>,
     ) -> Result<u64> {
         let last_there = last_objectid(root_tree)?;

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use larder_btree::LiveTree;
 use larder_format::item::{InodeFlags, InodeItem};
 use larder_format::{FormatError, ItemType, Key};
+use larder_locks::rank::{APPENDING, CHANGING, FLUSHING, READING, STATES};
+use larder_locks::{RankedMutex, RankedReadGuard, RankedRwLock, RankedWriteGuard};
 use larder_transaction::{Items, TreeItems};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::Mutex;
 
 use crate::cache::extent_map::ExtentMap;
 use crate::cache::modified_extents::ModifiedExtents;
@@ -41,21 +43,21 @@ pub(crate) struct LiveInode {
     /// Its extents that the log does not have.
     pub(crate) modified_extents: Mutex<ModifiedExtents>,
     /// Held by the thread that writes at its end, from looking where that is on.
-    pub(crate) appending: Mutex<()>,
+    pub(crate) appending: RankedMutex<(), APPENDING>,
     /// Held by the thread that changes its data or size, except by writeback.
-    pub(crate) changing: Mutex<()>,
+    pub(crate) changing: RankedMutex<(), CHANGING>,
     /// Held by the thread that writes its data back, or changes its extents in another way.
-    pub(crate) flushing: Mutex<()>,
+    pub(crate) flushing: RankedMutex<(), FLUSHING>,
     /// Shared by threads that read its extents and their data from the devices. Held exclusively by
     /// the thread that changes the extents, until it is done.
-    pub(crate) reading: RwLock<()>,
+    pub(crate) reading: RankedRwLock<(), READING>,
     /// How often it is open, and whether it has a name. The latter changes under the state's lock.
     pub(crate) opens: Opens,
     /// Its tree has nothing of it any more. The last thread that has it open sets this.
     is_deleted: AtomicBool,
     /// For a directory: its name, once its reference was read.
     name: Mutex<Option<Link>>,
-    state: RwLock<InodeState>,
+    state: RankedRwLock<InodeState, STATES>,
 }
 
 /// The changing parts of an inode.
@@ -79,7 +81,7 @@ pub(crate) struct InodeState {
 }
 
 /// The state of an inode, locked for changes.
-pub(crate) type StateGuard<'a> = RwLockWriteGuard<'a, InodeState>;
+pub(crate) type StateGuard<'a> = RankedWriteGuard<'a, InodeState, STATES>;
 
 impl LiveInode {
     pub(crate) fn new(
@@ -110,14 +112,14 @@ impl LiveInode {
             delayed: DelayedItems::default(),
             extents,
             modified_extents: Mutex::default(),
-            appending: Mutex::default(),
-            changing: Mutex::default(),
-            flushing: Mutex::default(),
-            reading: RwLock::default(),
+            appending: RankedMutex::default(),
+            changing: RankedMutex::default(),
+            flushing: RankedMutex::default(),
+            reading: RankedRwLock::default(),
             opens: Opens::default(),
             is_deleted: AtomicBool::new(false),
             name: Mutex::default(),
-            state: RwLock::new(state),
+            state: RankedRwLock::new(state),
         }
     }
 
@@ -190,10 +192,12 @@ impl LiveInode {
         *self.name.lock() = name;
     }
 
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, InodeState> {
+    #[track_caller]
+    pub(crate) fn read(&self) -> RankedReadGuard<'_, InodeState, STATES> {
         self.state.read()
     }
 
+    #[track_caller]
     pub(crate) fn write(&self) -> StateGuard<'_> {
         self.state.write()
     }

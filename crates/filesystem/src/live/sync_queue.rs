@@ -3,6 +3,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use larder_locks::Held;
+use larder_locks::rank::SYNC_TURN;
 use parking_lot::{Condvar, Mutex};
 
 use crate::changed::Changed;
@@ -50,6 +52,7 @@ impl Syncs {
         request: &Request,
         write: impl Fn(&[Arc<Request>]) -> Changed<()>,
     ) -> Changed<()> {
+        let _turn = Held::wait_for(SYNC_TURN);
         let mut queue = self.queue.lock();
         loop {
             if let Some(outcome) = request.outcome.get() {

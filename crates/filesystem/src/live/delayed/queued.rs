@@ -1,7 +1,8 @@
 //! The queued items of one inode.
 
 use larder_format::item::InodeItem;
-use parking_lot::{Mutex, MutexGuard};
+use larder_locks::rank::DELAYED;
+use larder_locks::{RankedMutex, RankedMutexGuard};
 
 use crate::live::delayed::queue::IndexQueue;
 use crate::live::delayed::reservation::ReservedItems;
@@ -30,11 +31,11 @@ impl Queued {
 /// The queued items of an inode, if there are any.
 #[derive(Default)]
 pub(crate) struct DelayedItems {
-    queued: Mutex<Option<Box<Queued>>>,
+    queued: RankedMutex<Option<Box<Queued>>, DELAYED>,
 }
 
 impl DelayedItems {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Option<Box<Queued>>> {
+    pub(crate) fn lock(&self) -> RankedMutexGuard<'_, Option<Box<Queued>>, DELAYED> {
         self.queued.lock()
     }
 
