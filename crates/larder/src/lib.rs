@@ -61,6 +61,7 @@
 
 pub mod accounting;
 pub mod check;
+mod checked_commits;
 #[cfg(target_os = "linux")]
 pub mod copy;
 pub mod device;

@@ -11,7 +11,7 @@
 //!   it in memory.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use larder_btree::{LiveTree, TreeView};
 use larder_format::feature::IncompatFlags;
@@ -40,6 +40,7 @@ use crate::live::send_guards::SendGuards;
 use crate::live::subvolume::LiveSubvolume;
 use crate::live::sync_queue::Syncs;
 use crate::live::table::InodeTable;
+use crate::settings::inspector::Inspector;
 use crate::settings::policy::WritePolicy;
 use crate::settings::tuning::{FindExtents, Tuning};
 use crate::stats::{DelayedStats, ExtentMapStats};
@@ -58,6 +59,8 @@ pub(crate) struct Writer {
     pub(crate) ids: Ids,
     /// Subvolumes that must not change while they are sent.
     pub(crate) send_guards: SendGuards,
+    /// In tests.
+    pub(crate) inspector: OnceLock<Inspector>,
     /// How often content has moved.
     pub(crate) moves: AtomicU64,
     /// The inodes that logs have.
@@ -98,6 +101,7 @@ impl Writer {
             deleted: DeletedSubvolumes::default(),
             ids: Ids::default(),
             send_guards: SendGuards::default(),
+            inspector: OnceLock::new(),
             moves: AtomicU64::new(0),
             logged_inodes: Arc::default(),
             renamed: RenamedSubvolumes::default(),
