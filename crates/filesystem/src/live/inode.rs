@@ -30,7 +30,8 @@ pub(crate) const FIRST_INDEX: u64 = 2;
 /// The last one: listings count in positions of files, which end here.
 pub(crate) const LAST_INDEX: u64 = i64::MAX as u64;
 
-/// An inode in memory: all handles share one, each through an [`OpenInode`].
+/// An inode in memory: all handles share one, each through an
+/// [`OpenInode`](crate::live::open::OpenInode).
 pub(crate) struct LiveInode {
     id: InodeId,
     file_type: FileType,

@@ -3,7 +3,7 @@
 //! - [`replay`]: from a log that a crash left into its subvolume.
 //! - [`sync`]: the calls that make inodes durable. [`plan`]: which other inodes a log must have for
 //!   that, and when only a commit will do. [`content`], [`extents`], [`tree_difference`]: the items
-//!   of a log. [`logged_inodes`]: the inodes that logs have.
+//!   of a log. [`logged_inodes`](crate::live::logged_inodes): the inodes that logs have.
 
 pub(crate) mod content;
 pub(crate) mod extents;

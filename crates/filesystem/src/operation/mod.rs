@@ -1,6 +1,6 @@
 //! What an operation takes before it changes anything: locks, a handle, space.
 //!
-//! An [`InodeChange`](inode_change::InodeChange), or a [`FileChange`](file_change::FileChange) for
+//! An [`InodeChange`](inode_change::InodeChange), or a [`FileChange`](crate::change::file_change::FileChange) for
 //! data, is the proof that inodes may be changed now: its constructor takes all of that, and its
 //! fields hold it.
 

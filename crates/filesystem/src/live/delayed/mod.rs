@@ -7,8 +7,8 @@
 //! of an inode that changes again and again is written once.
 //!
 //! # Invariants
-//! - An inode is among the [`DelayedInodes`] if and only if something of it is queued. It stays in
-//!   memory meanwhile, so that no thread reads an outdated item from the tree.
+//! - An inode is among the [`DelayedInodes`](table::DelayedInodes) if and only if something of it is
+//!   queued. It stays in memory meanwhile, so that no thread reads an outdated item from the tree.
 //! - An index is to be inserted and not in the tree, or in the tree, or in the tree and to be
 //!   deleted. A thread that lists a directory holds its queue while it reads the tree, so that it
 //!   sees each name once.
