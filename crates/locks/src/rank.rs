@@ -70,10 +70,10 @@ ranks! {
         "one operation on a file or directory, never during device I/O for data";
     "4" DELAYED false "the queue of delayed items of one inode" "`filesystem`, `live/delayed`"
         "an item is queued, or all are put into the tree or listed";
-    "5" SUPERBLOCK false "`superblock`" "`transaction`"
-        "the superblock is changed in memory";
     "5" ROOTS false "`roots`" "`transaction`"
         "root items are changed in memory; root items are put into the root tree";
+    "5" SUPERBLOCK false "`superblock`" "`transaction`"
+        "the superblock is changed in memory";
     "6" TREE_BLOCKS true "tree blocks of subvolumes and the root tree: root pointer, parent, child, left before right"
         "`btree`, `lock/`" "one step of a descent, or what a change needs";
     "7" HOLDS true "a *hold* on a tree block that may be shared" "`transaction`, `DelayedRefs::lock_head`"
@@ -89,9 +89,9 @@ ranks! {
     "11" SPACE_CHANGES false "`changes` of `Space`" "the same" "a few instructions";
     "11" WITHHELD false "what kept states withhold" "`transaction`, `space/kept.rs`"
         "a few instructions";
+    "11" POLICY false "the policy of `Space`" "the same" "a few instructions";
     "11" GROUPS false "groups of `Space`" "`transaction`, `space/`" "a few instructions";
     "11" PINNED false "`pinned` of `Space`" "the same" "a few instructions";
-    "11" POLICY false "the policy of `Space`" "the same" "a few instructions";
     "12" REFS false "the queue of delayed references" "`transaction`, `refs/`" "a few instructions";
     "12" MAY_USE false "`may_use`, which is owed for them" "`transaction`, `space/account.rs`"
         "a few instructions";
