@@ -51,7 +51,7 @@ pub unsafe extern "C" fn larder_check(
         for group in &report.kinds {
             for finding in &group.findings {
                 let text = |text: String| CString::new(text.replace('\0', "")).unwrap_or_default();
-                let (kind, message) = (text(group.kind.id().into()), text(finding.message.clone()));
+                let (kind, message) = (text(group.kind.id().into()), text(finding.message()));
                 let location = text(finding.location.to_string());
                 let finding = larder_finding {
                     kind: kind.as_ptr(),

@@ -8,10 +8,11 @@ use larder_format::{ChecksumType, Key, Logical, Superblock, tree_check};
 use larder_volume::{ChunkMap, Volume};
 
 use crate::behind::OneCommitBehind;
+use crate::evidence::Evidence;
 use crate::files::Orphans;
 use crate::fingerprint::Fingerprints;
 use crate::progress::{Observer, Tracker};
-use crate::report::{Kind, Location, Sink};
+use crate::report::{Location, Sink};
 
 /// Bytes of tree blocks that are read at once: four of the largest.
 const BATCH_BYTES: usize = 256 << 10;
@@ -67,20 +68,13 @@ impl<'a> Context<'a> {
     }
 
     /// Adds a finding.
-    pub(crate) fn find(&self, kind: Kind, location: Location, message: std::fmt::Arguments<'_>) {
-        self.sink.add(kind, location, message);
+    pub(crate) fn find(&self, location: Location, evidence: impl Into<Evidence>) {
+        self.sink.add(location, evidence.into());
     }
 
     /// Adds a finding about an item.
-    pub(crate) fn find_item(
-        &self,
-        kind: Kind,
-        tree: u64,
-        block: u64,
-        key: Key,
-        message: std::fmt::Arguments<'_>,
-    ) {
-        self.sink.add(kind, Location::tree(tree).at(block).key(key), message);
+    pub(crate) fn find_item(&self, tree: u64, block: u64, key: Key, evidence: impl Into<Evidence>) {
+        self.find(Location::tree(tree).at(block).key(key), evidence);
     }
 
     /// How many tree blocks are read at once. A batch and its copy stay in a processor's own cache,

@@ -29,6 +29,8 @@
 //!   leaf, 80 bytes for each extent item, 100 for each pointer to a block, and the findings that
 //!   are kept. Only the second reading of a tree with broken relations keeps more: about 50 bytes
 //!   for each of its names.
+//! * A finding says what was found, what was expected and where as values ([`evidence`]): its text
+//!   follows from them.
 //! * The most basic check that sees a damage reports it. The consequences of unreadable parts are
 //!   not reported again.
 #![forbid(unsafe_code)]
@@ -37,6 +39,7 @@ mod behind;
 mod blocks;
 mod checksums;
 mod context;
+pub mod evidence;
 mod extents;
 mod files;
 mod fingerprint;

@@ -11,9 +11,10 @@ use larder_format::{ItemType, Key, name_hash, objectid, read_exact_item};
 
 use crate::blocks::{DropProgress, Forest, Item, TreeRoot, for_each_item};
 use crate::context::Context;
+use crate::evidence::{FileEvidence, ItemEvidence, TreeEvidence};
 use crate::extents::{DataReference, ExtentTable, LeafReferences};
 use crate::files::{check_inode_item, name_problem};
-use crate::report::{Kind, Location};
+use crate::report::Location;
 
 /// A root item.
 #[derive(Clone, Debug)]
@@ -104,8 +105,7 @@ impl RootTree {
         tree.is_whole = is_read && !tree.lacks_roots;
         let default = tree.default_subvolume.filter(|_| tree.is_whole);
         if let Some(id) = default.filter(|id| tree.get(*id).is_none()) {
-            let message = format_args!("the default subvolume {id} does not exist");
-            context.find(Kind::EntryDangling, Location::tree(root.tree), message);
+            context.find(Location::tree(root.tree), TreeEvidence::DefaultSubvolume { id });
         }
         tree
     }
@@ -156,12 +156,12 @@ impl RootTree {
             ItemType(0) if key.objectid == objectid::FREE_SPACE => {
                 match read_exact_item::<FreeSpaceHeader>(item.data) {
                     Ok(header) => self.caches.push((key.offset, *header)),
-                    Err(error) => item.find(context, Kind::ItemFormat, format_args!("{error}")),
+                    Err(error) => item.find(context, ItemEvidence::Format { problem: error }),
                 }
             }
             other => {
-                let message = format_args!("{other} in the root tree");
-                item.find(context, Kind::UnexpectedItem, message);
+                let unexpected = ItemEvidence::Unexpected { found: other, tree: "root tree" };
+                item.find(context, unexpected);
             }
         }
     }
@@ -169,10 +169,10 @@ impl RootTree {
     fn root_ref(&mut self, context: &Context<'_>, item: &Item<'_>, parent: u64, child: u64) {
         let reference = match RootRef::parse(item.data) {
             Ok(reference) => reference,
-            Err(error) => return item.find(context, Kind::ItemFormat, format_args!("{error}")),
+            Err(error) => return item.find(context, ItemEvidence::Format { problem: error }),
         };
         if let Some(problem) = name_problem(reference.name) {
-            item.find(context, Kind::EntryName, format_args!("{problem}"));
+            item.find(context, ItemEvidence::Name { problem });
         }
         let name = SubvolumeName {
             child,
@@ -191,7 +191,7 @@ impl RootTree {
     fn inode(&mut self, context: &Context<'_>, item: &Item<'_>) {
         let inode = match read_exact_item::<InodeItem>(item.data) {
             Ok(inode) => inode,
-            Err(error) => return item.find(context, Kind::ItemFormat, format_args!("{error}")),
+            Err(error) => return item.find(context, ItemEvidence::Format { problem: error }),
         };
         check_inode_item(context, item, inode);
         let cache = self.cache_inodes.entry(item.key.objectid).or_default();
@@ -208,10 +208,9 @@ impl RootTree {
                 self.cache_extents.push(CacheExtent { leaf, key, extent: *extent });
             }
             Ok(_) => {
-                let message = format_args!("a file of the space cache has only regular extents");
-                item.find(context, Kind::FileExtent, message);
+                item.find(context, FileEvidence::OfSpaceCache);
             }
-            Err(error) => item.find(context, Kind::ItemFormat, format_args!("{error}")),
+            Err(error) => item.find(context, ItemEvidence::Format { problem: error }),
         }
     }
 
@@ -219,17 +218,15 @@ impl RootTree {
         for entry in DirEntries::new(item.data) {
             let entry = match entry {
                 Ok(entry) => entry,
-                Err(error) => return item.find(context, Kind::ItemFormat, format_args!("{error}")),
+                Err(error) => return item.find(context, ItemEvidence::Format { problem: error }),
             };
             let hash = name_hash::dir_name(entry.name);
             if hash != item.key.offset {
-                let message = format_args!("the hash of its name is {hash}");
-                item.find(context, Kind::NameHash, message);
+                item.find(context, ItemEvidence::NameHash { expected: hash });
             }
             let location = entry.header.location.get();
             if entry.name != b"default" || location.item_type != ItemType::ROOT_ITEM {
-                let message = format_args!("an entry that is not the default subvolume's");
-                item.find(context, Kind::ItemFormat, message);
+                item.find(context, ItemEvidence::NotDefaultSubvolume);
             }
             self.default_subvolume = Some(location.objectid);
         }
@@ -258,35 +255,34 @@ fn plant(forest: &mut Forest, entry: &RootEntry) {
 fn root_item(context: &Context<'_>, item: &Item<'_>) -> Option<RootEntry> {
     let id = item.key.objectid;
     if item.data.len() != size_of::<RootItem>() && item.data.len() != ROOT_ITEM_V0_SIZE {
-        let message = format_args!("a root item of {} bytes", item.data.len());
-        item.find(context, Kind::ItemFormat, message);
+        item.find(context, ItemEvidence::RootItemLen { found: item.data.len() });
         return None;
     }
     let root = RootItem::parse(item.data).ok()?;
-    let problem = |message: std::fmt::Arguments<'_>| item.find(context, Kind::RootItem, message);
+    let problem = |evidence: TreeEvidence| item.find(context, evidence);
     let most_levels = MAX_LEVELS as u8;
     if root.level >= most_levels || root.drop_level >= most_levels {
-        problem(format_args!("level {}, deleted to level {}", root.level, root.drop_level));
+        problem(TreeEvidence::Levels { level: root.level, drop_level: root.drop_level });
         return None;
     }
     if !context.is_aligned(root.bytenr().0) {
-        problem(format_args!("its root block is at {}", root.bytenr()));
+        problem(TreeEvidence::Address { found: root.bytenr().0 });
         return None;
     }
     let latest = context.generation();
     if root.generation.get() > latest || root.last_snapshot.get() > latest {
-        let RootItem { generation, last_snapshot, .. } = root;
-        problem(format_args!("generation {generation}, last snapshot {last_snapshot}"));
+        let (generation, last_snapshot) = (root.generation.get(), root.last_snapshot.get());
+        problem(TreeEvidence::Generations { generation, last_snapshot });
     }
     if root.flags.get() & !(ROOT_SUBVOL_RDONLY | ROOT_SUBVOL_DEAD) != 0 || root.refs.get() > 1 {
-        problem(format_args!("flags {:#x}, {} references", root.flags, root.refs));
+        problem(TreeEvidence::Flags { flags: root.flags.get(), references: root.refs.get() });
     }
     if objectid::is_subvolume(id) && root.refs.get() > 0 && root.drop_progress.get() != Key::MIN {
         let progress = root.drop_progress.get();
-        problem(format_args!("it is in use, and deleted up to {progress}"));
+        problem(TreeEvidence::InUseAndDeleted { progress });
     }
     if objectid::is_subvolume(id) && root.root_dirid.get() != objectid::FIRST_FREE {
-        problem(format_args!("its root directory is {}", root.root_dirid));
+        problem(TreeEvidence::RootDirectory { found: root.root_dirid.get() });
     }
     Some(RootEntry { id, snapshot_transid: item.key.offset, item: root })
 }

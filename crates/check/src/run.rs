@@ -8,13 +8,14 @@ use crate::Options;
 use crate::blocks::{Forest, TreeRoot, for_each_item};
 use crate::checksums::{self, ChecksumRanges};
 use crate::context::Context;
+use crate::evidence::TreeEvidence;
 use crate::extents::{self, ExtentTable};
 use crate::files::{self, Orphans};
 use crate::locate::Locator;
 use crate::log::{self, Log, LoggedData};
 use crate::progress::{Phase, Stopped};
 use crate::quota::{self, QuotaTree};
-use crate::report::{Kind, Location, Report, Sink, Statistics};
+use crate::report::{Location, Report, Sink, Statistics};
 use crate::roots::RootTree;
 use crate::space::{self, BlockGroups, ChunkTree, Space};
 use crate::subvolumes;
@@ -117,8 +118,7 @@ impl<'c, 'v> Check<'c, 'v> {
         self.roots.plant(context, &mut self.forest);
         self.logs = log::plant(context, &mut self.forest);
         if !self.roots.is_whole {
-            let message = format_args!("trees may be unknown");
-            context.find(Kind::TreeIncomplete, Location::tree(objectid::ROOT_TREE), message);
+            context.find(Location::tree(objectid::ROOT_TREE), TreeEvidence::UnknownTrees);
         }
         chunk_root
     }
@@ -131,8 +131,7 @@ impl<'c, 'v> Check<'c, 'v> {
     fn needed_tree(&self, id: u64) -> Option<TreeRoot> {
         let root = self.tree(id);
         if root.is_none() && self.roots.is_whole {
-            let message = format_args!("the root tree does not list it");
-            self.context.find(Kind::MissingTree, Location::tree(id), message);
+            self.context.find(Location::tree(id), TreeEvidence::NotListed);
         }
         root
     }

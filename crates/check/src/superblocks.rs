@@ -1,5 +1,6 @@
 //! Superblocks, their copies, and their agreement with the trees.
 
+use larder_device::DeviceError;
 use larder_format::feature::IncompatFlags;
 use larder_format::item::DevItem;
 use larder_format::node::{HEADER_FLAG_RELOC, HEADER_FLAG_WRITTEN, MAX_LEVELS};
@@ -12,7 +13,8 @@ use larder_volume::VolumeDevice;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::context::Context;
-use crate::report::{Kind, Location};
+use crate::evidence::SuperblockEvidence as Damage;
+use crate::report::Location;
 use crate::space::{BlockGroups, ChunkTree};
 
 /// Checks every copy on every device against the others on that device, and against the one that
@@ -20,8 +22,7 @@ use crate::space::{BlockGroups, ChunkTree};
 pub(crate) fn check_copies(context: &Context<'_>) {
     for device in context.volume.devices().iter() {
         if device.is_missing() {
-            let message = format_args!("its content cannot be checked");
-            context.find(Kind::MissingDevice, Location::device(device.devid()), message);
+            context.find(Location::device(device.devid()), Damage::DeviceMissing);
             continue;
         }
         let copies = sound_copies(context, device);
@@ -49,16 +50,19 @@ fn sound_copies(context: &Context<'_>, device: &VolumeDevice) -> Vec<(Location, 
     let fits = |offset: &Physical| offset.0 + SUPERBLOCK_SIZE as u64 <= len_bytes;
     let copy = |offset: Physical| {
         let location = Location::device(device.devid()).at_physical(offset.0);
-        let bad = |why: &dyn std::fmt::Display| {
-            context.find(Kind::SuperblockBad, location, format_args!("{why}"));
-        };
         let mut bytes = vec![0; SUPERBLOCK_SIZE];
-        real.read_at(&mut bytes, offset.0).inspect_err(|error| bad(error)).ok()?;
+        let unread = |error: &DeviceError| {
+            let problem = error.to_string();
+            context.find(location, Damage::Unreadable { problem });
+        };
+        real.read_at(&mut bytes, offset.0).inspect_err(unread).ok()?;
         if offset != OFFSETS[0] && bytes.iter().all(|byte| *byte == 0) {
             // Some tools write the first copy only, and the next commit writes all.
             return None;
         }
-        let copy = Superblock::parse(&bytes, offset).inspect_err(|error| bad(error)).ok()?;
+        let copy = Superblock::parse(&bytes, offset)
+            .inspect_err(|error| context.find(location, Damage::Invalid { problem: error.clone() }))
+            .ok()?;
         Some((location, copy))
     };
     OFFSETS.into_iter().filter(fits).filter_map(copy).collect()
@@ -73,12 +77,9 @@ fn check_copy(
     newest: u64,
 ) {
     let wanted = &context.superblock;
-    let disagree = |message: std::fmt::Arguments<'_>| {
-        context.find(Kind::SuperblocksDisagree, location, message);
-    };
     if copy.generation == wanted.generation {
         if !is_same(copy, wanted) {
-            disagree(format_args!("it differs from the others of its generation"));
+            context.find(location, Damage::Differs);
         }
         return check_device(context, &copy.dev_item, device, location);
     }
@@ -86,11 +87,10 @@ fn check_copy(
     // one described its device correctly then.
     let generation = copy.generation.get();
     if generation.saturating_add(1) < newest {
-        disagree(format_args!(
-            "it is of generation {generation}, the newest on the device is {newest}"
-        ));
+        let (found_generation, newest_generation) = (generation, newest);
+        context.find(location, Damage::Old { found_generation, newest_generation });
     } else if !is_same_shape(copy, wanted) {
-        disagree(format_args!("it describes another file system than the newest"));
+        context.find(location, Damage::OtherFileSystem);
     }
 }
 
@@ -104,8 +104,9 @@ fn check_commit(context: &Context<'_>, devid: u64, generation: u64) {
     if generation.saturating_add(1) == newest {
         context.one_commit_behind.expect(devid);
     } else if generation < newest {
-        let message = format_args!("it has the commits up to {generation}, the newest is {newest}");
-        context.find(Kind::DeviceOutOfDate, Location::device(devid), message);
+        let (found_generation, newest_generation) = (generation, newest);
+        let behind = Damage::Behind { found_generation, newest_generation };
+        context.find(Location::device(devid), behind);
     }
 }
 
@@ -115,8 +116,8 @@ pub(crate) fn check_devices_behind(context: &Context<'_>) {
     let newest = context.generation();
     for (devid, lacks_blocks) in context.one_commit_behind.take() {
         if lacks_blocks {
-            let message = format_args!("it lacks the last commit, {newest}");
-            context.find(Kind::DeviceOutOfDate, Location::device(devid), message);
+            let lacking = Damage::LacksLastCommit { newest_generation: newest };
+            context.find(Location::device(devid), lacking);
         } else {
             context.sink.skip(format!(
                 "whether device {devid} has the data without checksums of the last commit: its \
@@ -162,28 +163,24 @@ fn check_device(context: &Context<'_>, own: &DevItem, device: &VolumeDevice, loc
         (item.fsid(), item.kind, io_align, io_width, sector_size)
     };
     if is_same && shape(own) != shape(&listed) {
-        let message =
-            format_args!("its item in the chunk tree differs from that in the superblock");
-        context.find(Kind::DeviceItem, location, message);
+        context.find(location, Damage::DeviceItemDiffers);
     }
     if !is_same {
-        let message = format_args!(
-            "the superblock says device {} with {} of {} bytes used, the chunk tree {}, {}, {}",
-            own.devid,
-            own.bytes_used,
-            own.total_bytes,
-            listed.devid,
-            listed.bytes_used,
-            listed.total_bytes
-        );
-        context.find(Kind::DeviceItem, location, message);
+        let numbers = Damage::DeviceNumbers {
+            found_devid: own.devid.get(),
+            found_bytes_used: own.bytes_used.get(),
+            found_total_bytes: own.total_bytes.get(),
+            listed_devid: listed.devid.get(),
+            listed_bytes_used: listed.bytes_used.get(),
+            listed_total_bytes: listed.total_bytes.get(),
+        };
+        context.find(location, numbers);
     }
 }
 
 fn check_fields(context: &Context<'_>, superblock: &Superblock) {
-    let find = |message: std::fmt::Arguments<'_>| {
-        context.find(Kind::SuperblockField, Location::FILE_SYSTEM, message);
-    };
+    let find = |damage: Damage| context.find(Location::FILE_SYSTEM, damage);
+    let generation = superblock.generation.get();
     let known = HEADER_FLAG_WRITTEN
         | HEADER_FLAG_RELOC
         | SUPER_FLAG_SEEDING
@@ -191,36 +188,36 @@ fn check_fields(context: &Context<'_>, superblock: &Superblock) {
         | SUPER_FLAG_METADUMP_V2;
     let flags = superblock.flags.get();
     if flags & SUPER_FLAG_ERROR != 0 {
-        find(format_args!("the kernel noted that the file system is damaged"));
+        find(Damage::NotedDamage);
     }
     if flags & !(known | SUPER_FLAG_ERROR) != 0 {
-        find(format_args!("flags are {flags:#x}"));
+        find(Damage::Flags { found: flags });
     }
     if superblock.leafsize != superblock.nodesize || superblock.stripesize != superblock.sectorsize
     {
-        let Superblock { leafsize, stripesize, .. } = superblock;
-        find(format_args!("leafsize is {leafsize} and stripesize {stripesize}"));
+        let (leafsize, stripesize) = (superblock.leafsize.get(), superblock.stripesize.get());
+        find(Damage::Sizes { leafsize, stripesize });
     }
     if superblock.root_dir_objectid.get() != objectid::ROOT_TREE_DIR {
-        find(format_args!("root_dir_objectid is {}", superblock.root_dir_objectid));
+        find(Damage::RootDirectory { found: superblock.root_dir_objectid.get() });
     }
     if superblock.chunk_root_generation > superblock.generation {
-        let Superblock { chunk_root_generation, generation, .. } = superblock;
-        find(format_args!("generation {generation}, chunk tree {chunk_root_generation}"));
+        let found = superblock.chunk_root_generation.get();
+        find(Damage::ChunkRootGeneration { generation, found });
     }
     let wanted_fsid = superblock.metadata_uuid().into_bytes();
     if superblock.dev_item.fsid != wanted_fsid {
-        find(format_args!("its device belongs to {}", superblock.dev_item.fsid()));
+        find(Damage::DeviceFsid { found: superblock.dev_item.fsid() });
     }
     if !superblock.label.contains(&0) {
-        find(format_args!("its label has no end"));
+        find(Damage::LabelWithoutEnd);
     }
     if superblock.uuid_tree_generation > superblock.generation {
-        let Superblock { uuid_tree_generation, generation, .. } = superblock;
-        find(format_args!("generation {generation}, uuid tree {uuid_tree_generation}"));
+        let found = superblock.uuid_tree_generation.get();
+        find(Damage::UuidTreeGeneration { generation, found });
     }
     if !superblock.has_incompat(IncompatFlags::MIXED_BACKREF) {
-        find(format_args!("the MIXED_BACKREF feature is off"));
+        find(Damage::NoMixedBackrefs);
     }
 }
 
@@ -255,11 +252,8 @@ fn check_backup(context: &Context<'_>, number: usize, backup: &BackupRoot) {
     let is_right =
         backup.tree_root == superblock.root && backup.tree_root_level == superblock.root_level;
     if !is_sane || (is_current && !is_right) {
-        let message = format_args!(
-            "backup {number} of generation {} has the root tree at {}",
-            backup.tree_root_gen, backup.tree_root
-        );
-        context.find(Kind::BackupRoot, Location::FILE_SYSTEM, message);
+        let (generation, root) = (backup.tree_root_gen.get(), backup.tree_root.get());
+        context.find(Location::FILE_SYSTEM, Damage::Backup { number, generation, root });
     }
 }
 
@@ -275,10 +269,13 @@ pub(crate) fn check_totals(context: &Context<'_>, tree: &ChunkTree) {
         .fold(0_u64, |sum, device| sum.saturating_add(device.total_bytes.get()));
     let count = tree.devices.len() as u64;
     if total_bytes.get() != total || num_devices.get() != count {
-        let message = format_args!(
-            "{num_devices} devices with {total_bytes} bytes, the chunk tree has {count} with {total}"
-        );
-        context.find(Kind::SuperblockTotals, Location::FILE_SYSTEM, message);
+        let totals = Damage::Totals {
+            found_devices: num_devices.get(),
+            found_bytes: total_bytes.get(),
+            expected_devices: count,
+            expected_bytes: total,
+        };
+        context.find(Location::FILE_SYSTEM, totals);
     }
     check_system_chunks(context, tree);
 }
@@ -286,25 +283,23 @@ pub(crate) fn check_totals(context: &Context<'_>, tree: &ChunkTree) {
 /// Checks that the superblock has exactly the system chunks, which are needed for reading the chunk
 /// tree.
 fn check_system_chunks(context: &Context<'_>, tree: &ChunkTree) {
-    let find = |logical: u64, message: std::fmt::Arguments<'_>| {
-        context.find(Kind::SystemChunkArray, Location::logical(logical), message);
-    };
+    let find = |logical, damage: Damage| context.find(Location::logical(logical), damage);
     let mut missing = tree.system_items.clone();
     for chunk in context.superblock.system_chunks() {
         let (key, chunk) = match chunk {
             Ok(chunk) => chunk,
-            Err(error) => return find(0, format_args!("{error}")),
+            Err(error) => return find(0, Damage::SystemChunkInvalid { problem: error }),
         };
         let mut bytes = chunk.header.as_bytes().to_vec();
         bytes.extend_from_slice(chunk.stripes.as_bytes());
         match missing.remove(&key.offset) {
             Some(item) if item == bytes => {}
-            Some(_) => find(key.offset, format_args!("it differs from the chunk tree's item")),
-            None => find(key.offset, format_args!("the chunk tree has no such system chunk")),
+            Some(_) => find(key.offset, Damage::SystemChunkDiffers),
+            None => find(key.offset, Damage::SystemChunkUnknown),
         }
     }
     for logical in missing.keys() {
-        find(*logical, format_args!("it lacks this system chunk"));
+        find(*logical, Damage::SystemChunkLacking);
     }
 }
 
@@ -313,7 +308,7 @@ pub(crate) fn check_bytes_used(context: &Context<'_>, groups: &BlockGroups) {
     let used = groups.groups.iter().fold(0_u64, |sum, group| sum.saturating_add(group.used_bytes));
     let said = context.superblock.bytes_used;
     if said.get() != used {
-        let message = format_args!("it says {said}, block groups have {used}");
-        context.find(Kind::SuperblockBytesUsed, Location::FILE_SYSTEM, message);
+        let bytes_used = Damage::BytesUsed { found: said.get(), expected: used };
+        context.find(Location::FILE_SYSTEM, bytes_used);
     }
 }

@@ -40,7 +40,7 @@ impl Walk {
     fn filesystem(&mut self, fs: &Filesystem) {
         let _ = (fs.label(), fs.uuid(), fs.devices(), fs.default_subvolume());
         let _ = fs.space();
-        let _ = fs.accounting(&mut |_| ControlFlow::Continue(()));
+        let _ = larder::accounting::Accounting::of(fs, &mut |_| ControlFlow::Continue(()));
         for info in fs.subvolumes().flatten() {
             let _ = fs.subvolume_path(info.id);
             if let Ok(subvolume) = fs.subvolume_by_id(info.id) {

@@ -4,8 +4,10 @@
 //! # fn main() -> Result<(), larder::Error> {
 //! use std::ops::ControlFlow;
 //!
+//! use larder::accounting::Accounting;
+//!
 //! let fs = larder::OpenOptions::new().open(["disk.img"])?;
-//! let accounting = fs.accounting(&mut |_| ControlFlow::Continue(()))?;
+//! let accounting = Accounting::of(&fs, &mut |_| ControlFlow::Continue(()))?;
 //! for subvolume in &accounting.subvolumes {
 //!     println!("{}: {} bytes alone", subvolume.info.id, subvolume.exclusive_bytes);
 //! }
@@ -14,9 +16,9 @@
 //! ```
 
 #[doc(hidden)]
-pub use larder_filesystem::RangeUnion;
+pub use larder_accounting::RangeUnion;
 #[doc(inline)]
-pub use larder_filesystem::{
+pub use larder_accounting::{
     Accounting, AccountingPhase, AccountingProgress, BlockGroupUse, DataUse, EncodingUse,
     Fragmentation, FragmentedFile, FragmentedFiles, Others, Part, PlaceKind, PlaceUse,
     SharedExtents, StoredAs, SubvolumeState, SubvolumeUse,

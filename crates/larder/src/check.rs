@@ -13,6 +13,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use larder_check::Stopped;
+#[doc(inline)]
+pub use larder_check::evidence;
 pub use larder_check::{
     AffectedFile, DeviceOffset, Finding, Kind, KindFindings, Options, Phase, Progress, Report,
     Severity, Statistics,

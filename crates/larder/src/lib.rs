@@ -48,7 +48,7 @@
 //!   Linux.
 //! - [`Subvolume::scan_parts`] visits every inode, with several threads.
 //! - [`Filesystem::keep_state`] keeps a commit readable while the file system goes on changing.
-//! - [`Filesystem::accounting`] says where the space went, by path, snapshot and compression.
+//! - [`accounting::Accounting::of`] says where the space went, by path, snapshot and compression.
 //! - [`Error::kind`] says what an error means; its text names the path, device or item.
 //!
 //! Reading shows the last commit or, open for writing, the current state. After a crash, newer
@@ -61,6 +61,7 @@
 
 pub mod accounting;
 pub mod check;
+mod checked_commits;
 #[cfg(target_os = "linux")]
 pub mod copy;
 pub mod device;

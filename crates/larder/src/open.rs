@@ -1,6 +1,7 @@
 //! Opening.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,7 @@ pub struct OpenOptions {
     commit_bytes: Option<usize>,
     dirty_bytes: usize,
     discard: Option<bool>,
+    check_every: Option<NonZeroU64>,
     tuning: Tuning,
     compression: Option<WriteCompression>,
     write_policy: WritePolicy,
@@ -58,6 +60,7 @@ impl OpenOptions {
             commit_bytes: None,
             dirty_bytes: DIRTY_BYTES,
             discard: None,
+            check_every: None,
             tuning: Tuning::default(),
             compression: None,
             write_policy: WritePolicy::default(),
@@ -161,6 +164,15 @@ impl OpenOptions {
         self
     }
 
+    /// In debug builds, checks the kept state of every n-th commit that callers ask for, and panics
+    /// if it has damage. The variable `LARDER_CHECK_EVERY` does so for all file systems.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn check_every(mut self, commits: u64) -> Self {
+        self.check_every = NonZeroU64::new(commits);
+        self
+    }
+
     /// Selects other implementations, for measuring one against another.
     #[doc(hidden)]
     #[must_use]
@@ -240,6 +252,7 @@ impl OpenOptions {
             };
             let filesystem = options.open(volume)?;
             self.apply_to(&filesystem)?;
+            crate::checked_commits::start(&filesystem, self.check_every);
             filesystem
         } else {
             Filesystem::open(volume, cache_bytes)?

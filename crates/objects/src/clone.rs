@@ -6,11 +6,13 @@
 //! - A hold at the origin keeps what the state needs, as long as the clone is there.
 
 use crate::StateName;
-use crate::device::{find_state, first_flush, this_process};
 use crate::error::ObjectsError;
 use crate::head;
+use crate::head::find_state;
 use crate::hold::Hold;
+use crate::id::ObjectId;
 use crate::manifest::{self, Base, Manifest, Mark};
+use crate::ownership::this_process;
 use crate::past::Past;
 use crate::probe;
 use crate::states::State;
@@ -86,7 +88,7 @@ fn finish(
         number: 0,
         bases: further.chain([own]).collect(),
         epoch,
-        next_flush: first_flush(epoch),
+        next_flush: ObjectId::first_flush(epoch),
         writer,
         earlier: Vec::new(),
         root: checkpoint.at,

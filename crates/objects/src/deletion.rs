@@ -11,7 +11,6 @@
 
 use crate::claim::Claim;
 use crate::copies;
-use crate::device::{Right, take_over, this_process};
 use crate::each::delete as delete_each;
 use crate::error::ObjectsError;
 use crate::head::{self, read_manifest};
@@ -20,6 +19,7 @@ use crate::id::Kind;
 use crate::keys;
 use crate::lease;
 use crate::manifest::{self, Manifest};
+use crate::ownership::{Right, take_over, this_process};
 use crate::probe;
 use crate::store::{Listed, Problem, Store};
 use crate::streams::catalogue;

@@ -18,11 +18,12 @@ use crate::content::Content;
 use crate::error::ObjectsError;
 use crate::facts;
 use crate::garbage::{self, Collected};
-use crate::head::{self, Follows, Stored, read_manifest};
+use crate::head::{self, read_manifest};
 use crate::hold;
 use crate::id::ObjectId;
-use crate::manifest::{self, Manifest, Mark, Writer as Writing};
+use crate::manifest::{Manifest, Mark};
 use crate::options::Options;
+use crate::ownership::{Right, take_over, this_process};
 use crate::past::Past;
 use crate::pool::Pool;
 use crate::probe;
@@ -31,7 +32,7 @@ use crate::seen::Seen;
 use crate::states::{Policy, State};
 use crate::store::{Based, Counting, Problem, Requests, Store, StoreError};
 use crate::tend::Tending;
-use crate::writer::{self, Writer};
+use crate::writer::Writer;
 
 /// Threads that fetch content which will be read soon.
 const FETCHING_THREADS: usize = 8;
@@ -42,21 +43,9 @@ const MOST_WAITING: usize = 64;
 /// How much of the device a search for content looks at in one step.
 const LOOKED_AT_BYTES: u64 = 1 << 30;
 
-/// So often an opening finds that the writer before has changed the manifest once more.
-const MOST_ATTEMPTS: usize = 100;
-
 /// How long the end of a writer is waited for that has closed the device already.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// What an opening for writing may end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Right {
-    /// The writing of another machine.
-    ToAny,
-    /// Nothing.
-    ToClosed,
-}
 
 /// A device whose content lies in objects.
 pub struct ObjectDevice {
@@ -103,7 +92,7 @@ impl ObjectDevice {
             len_bytes,
             bases: Vec::new(),
             epoch: 0,
-            next_flush: first_flush(0),
+            next_flush: ObjectId::first_flush(0),
             writer,
             policy,
             delete_after,
@@ -130,7 +119,7 @@ impl ObjectDevice {
         let mut manifest = head::read(&*store)?;
         let chosen = |manifest: &Manifest| match state {
             None => Ok(manifest.state()),
-            Some(name) => find_state(&*store, manifest, name),
+            Some(name) => head::find_state(&*store, manifest, name),
         };
         let mut opened = chosen(&manifest)?;
         let reading = options.lease.then(|| Reading::begin(&store));
@@ -550,71 +539,6 @@ impl fmt::Debug for ObjectDevice {
     }
 }
 
-pub(crate) fn this_process(now: u64) -> Writing {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = host.trim();
-    Writing {
-        nonce: uuid::Uuid::new_v4().into_bytes(),
-        host: if host.is_empty() { "an unknown machine" } else { host }.to_owned(),
-        pid: std::process::id(),
-        since: now,
-        is_done: false,
-    }
-}
-
-/// Makes `writer` the device's writer. The one before may change the manifest at the same time, until
-/// it finds out.
-pub(crate) fn take_over(
-    store: &dyn Store,
-    writer: &Writing,
-    right: Right,
-) -> Result<(Manifest, Stored), ObjectsError> {
-    for attempt in 0.. {
-        let (mut manifest, stored) = read_manifest(store)?;
-        let before = manifest.writer.clone();
-        if right == Right::ToClosed && !before.is_done {
-            let (store, by) = (store.name().to_owned(), before.to_string());
-            return Err(ObjectsError::NotClosed { store, by });
-        }
-        if !before.is_done {
-            let follows = head::end(store, &mut manifest, &writer.to_string())?;
-            if let Follows::Hole(_) = follows {
-                if read_manifest(store)?.1.version == stored.version {
-                    follows.check(store)?;
-                }
-                continue;
-            }
-        }
-        manifest.epoch = manifest.epoch.checked_add(1).ok_or_else(|| {
-            ObjectsError::damaged(store, manifest::NAME, &"it was opened too often")
-        })?;
-        manifest.number += 1;
-        manifest.next_flush = first_flush(manifest.epoch);
-        manifest.writer = writer.clone();
-        match stored.replaced(store, &manifest) {
-            Err(error) if error.problem == Problem::Condition && attempt < MOST_ATTEMPTS => {}
-            Err(error) => return Err(error.into()),
-            Ok(stored) => {
-                if !before.is_done {
-                    tracing::warn!(
-                        "{}: {before} had it open for writing; what it has not flushed is lost, and \
-                         it can write no more",
-                        store.name()
-                    );
-                }
-                return Ok((manifest, stored));
-            }
-        }
-    }
-    unreachable!("the last attempt returns")
-}
-
-/// The first flush of an epoch, at random: as the [first number](writer::first_number) of other
-/// objects.
-pub(crate) fn first_flush(epoch: u32) -> ObjectId {
-    ObjectId::of_flush(epoch, writer::first_number())
-}
-
 /// The same store, in which objects of a device's origin are found.
 fn with_bases(store: Arc<dyn Store>, manifest: &Manifest) -> Arc<dyn Store> {
     let bases = manifest.bases.clone();
@@ -625,19 +549,6 @@ fn cache(manifest: &Manifest, options: &Options) -> Cache {
     let on_disk = options.cache.as_ref();
     let on_disk = on_disk.and_then(|folder| DiskCache::open(folder, manifest.uuid));
     Cache::new(options.cache_bytes, options.request_bytes, on_disk)
-}
-
-/// The kept state that `name` names.
-pub(crate) fn find_state(
-    store: &dyn Store,
-    manifest: &Manifest,
-    name: &StateName,
-) -> Result<State, ObjectsError> {
-    let states: Vec<_> = manifest.states().collect();
-    name.find(&states).ok_or_else(|| ObjectsError::NoSuchState {
-        store: store.name().to_owned(),
-        state: name.to_string(),
-    })
 }
 
 /// The content of a kept state.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use crate::StateName;
 use crate::copies;
 use crate::each::each;
 use crate::error::ObjectsError;
@@ -12,6 +13,7 @@ use crate::fetch::understood;
 use crate::flush::Next;
 use crate::id::{Kind, ObjectId};
 use crate::manifest::{self, Manifest};
+use crate::states::State;
 use crate::store::{Problem, Store, StoreError, Version, Versioned};
 
 /// So many flushes are asked for at first, and at most, at once.
@@ -257,4 +259,17 @@ fn read_some(
         |_| (),
     )?;
     Ok(found.into_inner())
+}
+
+/// The kept state that `name` names.
+pub(crate) fn find_state(
+    store: &dyn Store,
+    manifest: &Manifest,
+    name: &StateName,
+) -> Result<State, ObjectsError> {
+    let states: Vec<_> = manifest.states().collect();
+    name.find(&states).ok_or_else(|| ObjectsError::NoSuchState {
+        store: store.name().to_owned(),
+        state: name.to_string(),
+    })
 }

@@ -13,6 +13,20 @@ impl ObjectId {
         Self(u64::from(epoch) << 32 | u64::from(number))
     }
 
+    /// The number of a writer's first object, at random. A store that an administrator sets back to an
+    /// earlier state sees the same epochs again, but not the same names: neither its own newer objects
+    /// nor a cache elsewhere pass for what a new writer creates.
+    pub(crate) fn first_number() -> u32 {
+        let random = uuid::Uuid::new_v4();
+        u32::from_le_bytes(random.as_bytes()[..4].try_into().expect("4 bytes")) >> 2
+    }
+
+    /// The first flush of an epoch, at random, as the [first number](Self::first_number) of other
+    /// objects.
+    pub(crate) fn first_flush(epoch: u32) -> Self {
+        Self::of_flush(epoch, Self::first_number())
+    }
+
     pub(crate) fn from_raw(raw: u64) -> Self {
         Self(raw)
     }

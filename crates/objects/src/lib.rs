@@ -77,6 +77,7 @@ mod lease;
 mod manifest;
 mod map;
 mod options;
+mod ownership;
 mod past;
 mod patience;
 mod pool;

@@ -17,12 +17,12 @@ use std::time::Duration;
 use larder_platform::uptime;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::device::this_process;
 use crate::error::ObjectsError;
 use crate::facts;
 use crate::head;
 use crate::lease::{HOLDS, Lease, new_name};
 use crate::manifest::Manifest;
+use crate::ownership::this_process;
 use crate::store::{Problem, Store};
 
 /// After so long a reader makes its first lease, or one that holds on what it has chosen. Most

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 
 use crate::copies;
-use crate::device::first_flush;
 use crate::error::ObjectsError;
 use crate::head::{self, read_manifest};
+use crate::id::ObjectId;
 use crate::manifest::{self, Manifest};
 use crate::probe;
 use crate::states::State;
@@ -32,7 +32,7 @@ pub fn rebuild(store: &dyn Store) -> Result<State, ObjectsError> {
     manifest = head::newest_after(store, manifest, |store, it| head::end(store, it, by))?;
     manifest.number += 1;
     manifest.epoch += 1;
-    manifest.next_flush = first_flush(manifest.epoch);
+    manifest.next_flush = ObjectId::first_flush(manifest.epoch);
     manifest.writer.is_done = true;
     write(store, &manifest)?;
     Ok(manifest.state())

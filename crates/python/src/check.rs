@@ -95,7 +95,7 @@ fn findings(group: &KindFindings) -> impl Iterator<Item = Finding> {
         severity: group.severity.to_string(),
         title: group.kind.title(),
         location: finding.location.to_string(),
-        message: finding.message.clone(),
+        message: finding.message(),
         paths: finding.files.iter().filter_map(|file| file.path.clone()).collect(),
         devices: finding.devices.iter().map(ToString::to_string).collect(),
     })

@@ -124,7 +124,7 @@ impl FileSystem {
         let inode = self.inode(py, &path, true)?;
         let found = interruptibly(py, |going| {
             inode.subvolume().filesystem().sync()?;
-            inode.data_use(&mut || going.on())
+            DataUse::of(&inode, &mut || going.on())
         })?;
         let DataUse { total_bytes, exclusive_bytes, shared_bytes } = found.or_raise_about(&path)?;
         Ok((total_bytes, exclusive_bytes, shared_bytes))

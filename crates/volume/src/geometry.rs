@@ -21,7 +21,8 @@
 use std::sync::Arc;
 
 use larder_format::Logical;
-use parking_lot::{Mutex, MutexGuard};
+use larder_locks::rank::ROWS;
+use larder_locks::{RankedMutex, RankedMutexGuard};
 
 use crate::chunk::{Chunk, ChunkError, ChunkMap};
 use crate::member::VolumeDevice;
@@ -50,7 +51,7 @@ pub(crate) struct Common {
     pub(crate) counters: Counters,
     /// Counters that belong to no device.
     pub(crate) reports: ReportLimit,
-    row_locks: [Mutex<()>; ROW_LOCKS],
+    row_locks: [RankedMutex<(), ROWS>; ROW_LOCKS],
 }
 
 impl Geometry {
@@ -69,7 +70,7 @@ impl Geometry {
                 read_policy,
                 counters: Counters::default(),
                 reports: ReportLimit::default(),
-                row_locks: std::array::from_fn(|_| Mutex::new(())),
+                row_locks: std::array::from_fn(|_| RankedMutex::new(())),
             }),
         }
     }
@@ -125,7 +126,7 @@ impl Geometry {
     }
 
     /// Locks a row of a chunk with parity. A thread holds one such lock at a time.
-    pub(crate) fn lock_row(&self, chunk: &Chunk, row: u64) -> MutexGuard<'_, ()> {
+    pub(crate) fn lock_row(&self, chunk: &Chunk, row: u64) -> RankedMutexGuard<'_, (), ROWS> {
         let Logical(start) = chunk.row_start(row);
         let number = start / chunk.row_bytes();
         let locks = &self.common.row_locks;

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use larder_device::{Device, DeviceError};
 use larder_format::item::DevItem;
 use larder_format::{Physical, Uuid};
+use larder_locks::elsewhere;
 use parking_lot::Mutex;
 
 use crate::errors::{Baseline, DeviceErrors};
@@ -129,7 +130,7 @@ impl VolumeDevice {
         let device = self.device.as_ref()?;
         self.counters.reads.add(1);
         self.counters.read_bytes.add(buf.len() as u64);
-        let result = device.read_at(buf, at.0);
+        let result = elsewhere(|| device.read_at(buf, at.0));
         self.counters.read_errors.add(u64::from(result.is_err()));
         Some(result)
     }
@@ -140,10 +141,10 @@ impl VolumeDevice {
         let Some(device) = self.written_to() else { return Ok(()) };
         self.counters.writes.add(1);
         self.counters.written_bytes.add(bufs.iter().map(|buf| buf.len() as u64).sum());
-        let result = match bufs {
+        let result = elsewhere(|| match bufs {
             [buf] => device.write_at(buf, at.0),
             bufs => device.write_vectored_at(bufs, at.0),
-        };
+        });
         result.inspect_err(|error| {
             self.counters.write_errors.add(1);
             self.report_failure(error);
@@ -157,7 +158,7 @@ impl VolumeDevice {
 
     pub(crate) fn flush(&self) -> Result<(), DeviceError> {
         let Some(device) = self.written_to() else { return Ok(()) };
-        device.flush().inspect_err(|error| {
+        elsewhere(|| device.flush()).inspect_err(|error| {
             self.counters.flush_errors.add(1);
             self.report_failure(error);
         })

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use larder_format::{ChecksumType, Logical, Physical, Superblock, Uuid};
-use parking_lot::RwLock;
+use larder_locks::RankedRwLock;
+use larder_locks::rank::{GEOMETRY, LAST_SUPERBLOCK, VOLUME_WRITING};
 
 use crate::chunk::{Chunk, ChunkMap, Content, DeviceAddress};
 use crate::geometry::Geometry;
@@ -26,7 +27,7 @@ pub enum ReadPolicy {
 #[derive(Debug)]
 pub struct Volume {
     /// That of the last commit. Replaced as a whole.
-    pub(crate) superblock: RwLock<Arc<Superblock>>,
+    pub(crate) superblock: RankedRwLock<Arc<Superblock>, LAST_SUPERBLOCK>,
     nodesize: u32,
     sectorsize: u32,
     checksum_type: ChecksumType,
@@ -34,9 +35,9 @@ pub struct Volume {
     /// Ids that headers of tree blocks may carry: the file system's, and those of its seeds.
     pub(crate) block_fsids: Vec<Uuid>,
     /// Replaced as a whole, so that requests hold no lock while they use it.
-    pub(crate) geometry: RwLock<Arc<Geometry>>,
+    pub(crate) geometry: RankedRwLock<Arc<Geometry>, GEOMETRY>,
     /// Shared by writes, exclusive while content is copied that a write could change in place.
-    pub(crate) writing: RwLock<()>,
+    pub(crate) writing: RankedRwLock<(), VOLUME_WRITING>,
 }
 
 /// A range that is contiguous on each device that holds it, as [`Volume::map`] returns it.
@@ -76,11 +77,11 @@ impl Volume {
             nodesize: superblock.nodesize.get(),
             sectorsize: superblock.sectorsize.get(),
             checksum_type: superblock.checksum_type(),
-            superblock: RwLock::new(superblock),
+            superblock: RankedRwLock::new(superblock),
             is_writable,
             block_fsids,
-            geometry: RwLock::new(Arc::new(geometry)),
-            writing: RwLock::new(()),
+            geometry: RankedRwLock::new(Arc::new(geometry)),
+            writing: RankedRwLock::new(()),
         }
     }
 

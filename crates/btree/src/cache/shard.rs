@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use larder_format::Logical;
-use parking_lot::{Condvar, Mutex, RwLock};
+use larder_locks::RankedRwLock;
+use larder_locks::rank::BLOCK_CACHE;
+use parking_lot::{Condvar, Mutex};
 
 use super::spread::SpreadAddresses;
 use crate::block::Block;
@@ -24,7 +26,7 @@ use crate::stats::{Counter, Stats};
 #[repr(align(128))]
 pub(super) struct Shard {
     limit_blocks: usize,
-    state: RwLock<State>,
+    state: RankedRwLock<State, BLOCK_CACHE>,
     hits: Counter,
     misses: Counter,
     evictions: Counter,
@@ -108,7 +110,7 @@ impl Shard {
         };
         Self {
             limit_blocks,
-            state: RwLock::new(state),
+            state: RankedRwLock::new(state),
             hits: Counter::default(),
             misses: Counter::default(),
             evictions: Counter::default(),

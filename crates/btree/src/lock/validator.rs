@@ -34,6 +34,9 @@ pub(super) enum Attempt {
 pub(super) struct LockRecord {
     #[cfg(debug_assertions)]
     id: u64,
+    /// Among the locks of all kinds. The threads of a schedule share one thread.
+    #[cfg(all(debug_assertions, not(feature = "shuttle")))]
+    _held: larder_locks::Held,
 }
 
 #[cfg(not(debug_assertions))]
@@ -87,7 +90,31 @@ mod checked {
                 }
                 held.push(Entry { id, place, site });
             });
-            Self { id }
+            Self {
+                id,
+                #[cfg(not(feature = "shuttle"))]
+                _held: held(place.tree, attempt),
+            }
+        }
+    }
+
+    /// Notes the lock among those of all kinds.
+    #[cfg(not(feature = "shuttle"))]
+    fn held(tree: u64, attempt: Attempt) -> larder_locks::Held {
+        use larder_format::objectid::{
+            BLOCK_GROUP_TREE, CHUNK_TREE, CSUM_TREE, DEV_TREE, FREE_SPACE_TREE,
+        };
+        use larder_locks::Held;
+        use larder_locks::rank::{BOOKKEEPING_BLOCKS, TREE_BLOCKS};
+
+        let is_of_bookkeeping = matches!(
+            tree,
+            EXTENT_TREE | FREE_SPACE_TREE | BLOCK_GROUP_TREE | CSUM_TREE | CHUNK_TREE | DEV_TREE
+        );
+        let rank = if is_of_bookkeeping { BOOKKEEPING_BLOCKS } else { TREE_BLOCKS };
+        match attempt {
+            Attempt::Wait => Held::wait_for(rank),
+            Attempt::Try => Held::tried(rank),
         }
     }
 

@@ -14,7 +14,8 @@ use larder_format::{Key, Node};
 
 use super::reader::{BlockReader, ExpectedBlock};
 use crate::context::Context;
-use crate::report::{Kind, Location};
+use crate::evidence::BlockEvidence;
+use crate::report::Location;
 
 /// Number of a block in a [`Forest`].
 pub(crate) type BlockId = u32;
@@ -254,43 +255,38 @@ impl Forest {
 
     /// The mismatch between a block and its child, except for a child that cannot be read. A leaf
     /// that was not read yet has no faults.
-    fn edge_fault(&self, id: BlockId, slot: usize) -> Option<(Kind, String)> {
+    fn edge_fault(&self, id: BlockId, slot: usize) -> Option<BlockEvidence> {
         let (parent, pointers) = (self.block(id), self.pointers_of(id));
         let (pointer, next) = (pointers[slot], pointers.get(slot + 1));
         let child = self.block(pointer.block);
-        let fault = |kind, what| Some((kind, what));
         let may_share = |a: u64, b: u64| {
             use larder_format::objectid::{TREE_LOG, is_file_tree};
             a == b || (is_file_tree(a) && is_file_tree(b) && (a == TREE_LOG) == (b == TREE_LOG))
         };
         if child.level + 1 != parent.level {
-            let what = format!("it is met at level {} and at {}", child.level, parent.level - 1);
-            return fault(Kind::BlockLevel, what);
+            let (found, expected) = (child.level, parent.level - 1);
+            return Some(BlockEvidence::Levels { found, expected });
         }
         if child.generation != pointer.generation {
-            let what = format!(
-                "pointers to it say generation {} and {}",
-                child.generation, pointer.generation
-            );
-            return fault(Kind::BlockGeneration, what);
+            let (found, expected) = (child.generation, pointer.generation);
+            return Some(BlockEvidence::Generations { found, expected });
         }
         if !may_share(child.tree, parent.tree) {
-            let what = format!("trees {} and {} both reach it", child.tree, parent.tree);
-            return fault(Kind::BlockOwner, what);
+            let (found, expected) = (child.tree, parent.tree);
+            return Some(BlockEvidence::Trees { found, expected });
         }
         if child.state != State::Good {
             return None;
         }
         if child.is_empty {
-            return fault(Kind::BlockEmpty, "it has no items".into());
+            return Some(BlockEvidence::Empty);
         }
         if child.first_key != pointer.key {
-            let what = format!("it starts at {}, not at {}", child.first_key, pointer.key);
-            return fault(Kind::BlockFirstKey, what);
+            let (found, expected) = (child.first_key, pointer.key);
+            return Some(BlockEvidence::FirstKey { found, expected });
         }
         if let Some(next) = next.filter(|next| next.key <= child.last_key) {
-            let what = format!("its keys reach {}, the next block's {}", child.last_key, next.key);
-            return fault(Kind::BlockKeyRange, what);
+            return Some(BlockEvidence::KeyRange { last: child.last_key, next: next.key });
         }
         None
     }
@@ -356,11 +352,13 @@ impl Forest {
         self.settle();
         for id in 0..self.blocks.len() as BlockId {
             for slot in 0..self.pointers_of(id).len() {
-                if let Some((kind, what)) = self.edge_fault(id, slot) {
+                if let Some(fault) = self.edge_fault(id, slot) {
                     let parent = self.block(id);
                     let child = self.block(self.pointers_of(id)[slot].block);
                     let location = Location::tree(parent.tree).at(child.logical);
-                    context.find(kind, location, format_args!("under {}: {what}", parent.logical));
+                    let problem = Box::new(fault);
+                    context
+                        .find(location, BlockEvidence::Under { parent: parent.logical, problem });
                 }
             }
         }
@@ -368,11 +366,10 @@ impl Forest {
             let block = self.block(root.block);
             let location = Location::tree(root.tree).at(block.logical);
             if block.level != root.level {
-                let message = format_args!("it is met at level {}, too", block.level);
-                context.find(Kind::BlockLevel, location, message);
+                context.find(location, BlockEvidence::OtherLevel { found: block.level });
             } else if block.generation != root.generation {
-                let message = format_args!("it is met with generation {}, too", block.generation);
-                context.find(Kind::BlockGeneration, location, message);
+                let found = block.generation;
+                context.find(location, BlockEvidence::OtherGeneration { found });
             }
         }
     }

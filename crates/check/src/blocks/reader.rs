@@ -8,6 +8,7 @@ use larder_format::node::{BACKREF_REV_MIXED, HEADER_FLAG_RELOC, HEADER_FLAG_WRIT
 use larder_format::{Header, Logical, Node, objectid, read_prefix, tree_check};
 
 use crate::context::Context;
+use crate::evidence::BlockEvidence;
 use crate::report::{Kind, Location};
 
 /// A block, and what its pointer says about it.
@@ -28,16 +29,38 @@ impl ExpectedBlock {
     }
 }
 
-/// The faults in the bytes of a block, from hopeless to harmless.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// The faults in the bytes of a block, from harmless to hopeless.
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
     Good,
     /// Something differs, but the block can be walked.
-    Usable(Kind, String),
+    Usable(BlockEvidence),
     /// The checksum is right and the content is not this block's.
-    Useless(Kind, String),
+    Useless(BlockEvidence),
     /// No read, or a wrong checksum.
-    Unreadable(String),
+    Unreadable(BlockEvidence),
+}
+
+impl Verdict {
+    /// The order of copies, the best first.
+    fn rank(&self) -> (u8, Option<(Kind, String)>) {
+        let of = |problem: &BlockEvidence| Some((problem.kind(), problem.to_string()));
+        match self {
+            Self::Good => (0, None),
+            Self::Usable(problem) => (1, of(problem)),
+            Self::Useless(problem) => (2, of(problem)),
+            Self::Unreadable(problem) => (3, of(problem)),
+        }
+    }
+
+    fn problem(self) -> Option<BlockEvidence> {
+        match self {
+            Self::Good => None,
+            Self::Usable(problem) | Self::Useless(problem) | Self::Unreadable(problem) => {
+                Some(problem)
+            }
+        }
+    }
 }
 
 /// Buffers for reading batches of blocks.
@@ -64,9 +87,9 @@ impl<'c, 'v> BlockReader<'c, 'v> {
         Self { is_quiet: true, ..Self::new(context) }
     }
 
-    fn find(&self, kind: Kind, location: Location, message: std::fmt::Arguments<'_>) {
+    fn find(&self, location: Location, evidence: BlockEvidence) {
         if !self.is_quiet {
-            self.context.find(kind, location, message);
+            self.context.find(location, evidence);
         }
     }
 
@@ -174,8 +197,7 @@ impl<'c, 'v> BlockReader<'c, 'v> {
     fn settle(&mut self, wanted: &ExpectedBlock, index: usize, at: usize) {
         let nodesize = self.context.nodesize;
         if !self.context.is_mapped(wanted.logical, nodesize as u64) {
-            let message = format_args!("a pointer leads outside of all chunks");
-            self.find(Kind::BlockAddress, wanted.location(), message);
+            self.find(wanted.location(), BlockEvidence::OutsideOfChunks);
             return;
         }
         let mut candidates = Vec::new();
@@ -183,7 +205,7 @@ impl<'c, 'v> BlockReader<'c, 'v> {
             let mut bytes = vec![0; nodesize];
             let verdict = match read_mirror(self.context, wanted.logical, copy, &mut bytes) {
                 Ok(()) => judge(self.context, wanted, &bytes),
-                Err(error) => Verdict::Unreadable(error),
+                Err(problem) => Verdict::Unreadable(BlockEvidence::Unreadable { problem }),
             };
             candidates.push((verdict, copy, bytes));
         }
@@ -191,7 +213,7 @@ impl<'c, 'v> BlockReader<'c, 'v> {
         if !good && let Some(rebuilt) = self.rebuilt(wanted) {
             candidates.push((Verdict::Good, usize::MAX, rebuilt));
         }
-        candidates.sort_by(|a, b| a.0.cmp(&b.0));
+        candidates.sort_by_cached_key(|(verdict, ..)| verdict.rank());
         let mut candidates = candidates.into_iter();
         let best = candidates.next();
         for (verdict, copy, _) in candidates {
@@ -199,32 +221,22 @@ impl<'c, 'v> BlockReader<'c, 'v> {
             if best.as_ref().is_some_and(|best| best.0 == verdict) {
                 continue;
             }
-            let (Verdict::Usable(_, what) | Verdict::Useless(_, what) | Verdict::Unreadable(what)) =
-                verdict
-            else {
-                continue;
-            };
+            let Some(problem) = verdict.problem() else { continue };
             let location = self.location_of_copy(wanted, copy);
             if let Some(devid) =
                 location.device.filter(|_| wanted.generation == self.context.generation())
             {
                 self.context.one_commit_behind.lacks_block(devid);
             }
-            self.find(Kind::BlockCopyBad, location, format_args!("copy {copy}: {what}"));
+            self.find(location, BlockEvidence::Copy { copy, problem: Box::new(problem) });
         }
-        let missing = || Verdict::Unreadable("every device that holds it is missing".into());
+        let missing = || Verdict::Unreadable(BlockEvidence::NoDevice);
         let (verdict, _, bytes) = best.unwrap_or_else(|| (missing(), 0, Vec::new()));
         match verdict {
             Verdict::Good => {}
-            Verdict::Usable(kind, what) => {
-                self.find(kind, wanted.location(), format_args!("{what}"));
-            }
-            Verdict::Useless(kind, what) => {
-                return self.find(kind, wanted.location(), format_args!("{what}"));
-            }
-            Verdict::Unreadable(what) => {
-                let message = format_args!("{what}");
-                return self.find(Kind::BlockUnreadable, wanted.location(), message);
+            Verdict::Usable(problem) => self.find(wanted.location(), problem),
+            Verdict::Useless(problem) | Verdict::Unreadable(problem) => {
+                return self.find(wanted.location(), problem);
             }
         }
         self.first[at..at + nodesize].copy_from_slice(&bytes);
@@ -284,24 +296,23 @@ pub(crate) fn read_mirror(
 
 fn judge(context: &Context<'_>, wanted: &ExpectedBlock, bytes: &[u8]) -> Verdict {
     let Ok((header, _)) = read_prefix::<Header>(bytes) else {
-        return Verdict::Unreadable("a tree block is shorter than its header".into());
+        return Verdict::Unreadable(BlockEvidence::Short);
     };
     let csum = context.csum_type.compute_block(bytes);
     let stored = &header.csum[..context.csum_type.size()];
     if *stored != *csum.as_bytes() {
-        return Verdict::Unreadable(format!("its checksum does not match, computed {csum}"));
+        return Verdict::Unreadable(BlockEvidence::Checksum { expected: csum });
     }
     if header.bytenr.get() != wanted.logical {
-        let what = format!("its header says that it lies at {}", header.bytenr);
-        return Verdict::Useless(Kind::BlockAddress, what);
+        return Verdict::Useless(BlockEvidence::Address { found: header.bytenr.get() });
     }
     if header.level != wanted.level {
-        let what = format!("it has level {} and not {}", header.level, wanted.level);
-        return Verdict::Useless(Kind::BlockLevel, what);
+        let (found, expected) = (header.level, wanted.level);
+        return Verdict::Useless(BlockEvidence::Level { found, expected });
     }
     let node = match Node::parse(bytes) {
         Ok(node) => node,
-        Err(error) => return Verdict::Useless(Kind::BlockStructure, error.to_string()),
+        Err(problem) => return Verdict::Useless(BlockEvidence::Structure { problem }),
     };
     match judge_header(context, wanted, header) {
         Verdict::Good => {}
@@ -309,30 +320,27 @@ fn judge(context: &Context<'_>, wanted: &ExpectedBlock, bytes: &[u8]) -> Verdict
     }
     match tree_check::check_node(node, &context.tree_check) {
         Ok(()) => Verdict::Good,
-        Err(error) => Verdict::Usable(Kind::BlockRefused, error.to_string()),
+        Err(problem) => Verdict::Usable(BlockEvidence::Refused { problem }),
     }
 }
 
 fn judge_header(context: &Context<'_>, wanted: &ExpectedBlock, header: &Header) -> Verdict {
     if header.generation.get() != wanted.generation {
-        let what = format!("it has generation {}, not {}", header.generation, wanted.generation);
-        return Verdict::Usable(Kind::BlockGeneration, what);
+        let (found, expected) = (header.generation.get(), wanted.generation);
+        return Verdict::Usable(BlockEvidence::Generation { found, expected });
     }
     if !context.block_fsids.contains(&header.fsid) {
-        let what = format!("it belongs to the file system {}", header.fsid());
-        return Verdict::Usable(Kind::BlockFsid, what);
+        return Verdict::Usable(BlockEvidence::Fsid { found: header.fsid() });
     }
     let owner = header.owner.get();
     if !owner_fits(wanted.tree, owner) {
-        let what = format!("its owner is tree {}", owner as i64);
-        return Verdict::Usable(Kind::BlockOwner, what);
+        return Verdict::Usable(BlockEvidence::Owner { found: owner });
     }
     let flags = header.flags();
     let unknown = flags & !(HEADER_FLAG_WRITTEN | HEADER_FLAG_RELOC);
     let is_of_this_revision = header.backref_rev() == BACKREF_REV_MIXED;
     if flags & HEADER_FLAG_WRITTEN == 0 || unknown != 0 || !is_of_this_revision {
-        let what = format!("its flags are {:#x}", header.flags);
-        return Verdict::Usable(Kind::BlockFlags, what);
+        return Verdict::Usable(BlockEvidence::Flags { found: header.flags.get() });
     }
     Verdict::Good
 }

@@ -5,6 +5,7 @@ use larder_format::{Key, Node};
 use super::forest::{BlockFacts, Forest, TreeRoot};
 use super::reader::{BlockReader, ExpectedBlock};
 use crate::context::Context;
+use crate::evidence::Evidence;
 
 /// An item and where it is.
 #[derive(Clone, Copy, Debug)]
@@ -18,13 +19,8 @@ pub(crate) struct Item<'a> {
 
 impl Item<'_> {
     /// Adds a finding about this item.
-    pub(crate) fn find(
-        &self,
-        context: &Context<'_>,
-        kind: crate::report::Kind,
-        message: std::fmt::Arguments<'_>,
-    ) {
-        context.find_item(kind, self.tree, self.leaf, self.key, message);
+    pub(crate) fn find(&self, context: &Context<'_>, evidence: impl Into<Evidence>) {
+        context.find_item(self.tree, self.leaf, self.key, evidence);
     }
 }
 

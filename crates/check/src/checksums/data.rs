@@ -7,8 +7,9 @@ use larder_volume::MappedRange;
 use super::ranges::item_range;
 use crate::blocks::{Forest, Item, TreeRoot, for_each_item_again};
 use crate::context::Context;
+use crate::evidence::ChecksumEvidence;
 use crate::parallel;
-use crate::report::{Kind, Location};
+use crate::report::Location;
 
 /// Checksum items that are gathered before threads share them.
 const ITEMS_AT_ONCE: usize = 256;
@@ -104,10 +105,12 @@ struct SectorState {
 
 impl SectorState {
     /// What is wrong with a bad copy.
-    fn problem(&self, copy: usize) -> String {
+    fn problem(&self, copy: usize) -> ChecksumEvidence {
         match self.unread.iter().find(|(number, _)| *number == copy) {
-            Some((_, error)) => format!("copy {copy} cannot be read: {error}"),
-            None => format!("copy {copy} does not match"),
+            Some((_, error)) => {
+                ChecksumEvidence::CopyUnreadable { copy, problem: error.to_string() }
+            }
+            None => ChecksumEvidence::CopyDiffers { copy },
         }
     }
 }
@@ -166,11 +169,8 @@ fn check_rebuilt(context: &Context<'_>, range: &MappedRange, wanted: &[u8], buf:
     let is_good = (1..context.volume.copies(range.logical))
         .any(|copy| context.volume.read_copy(range.logical, copy, buf).is_ok() && matches(buf));
     if !is_good {
-        let message = format_args!(
-            "the device of {} bytes is missing, and the rebuilt data differs",
-            range.len_bytes
-        );
-        context.find(Kind::DataChecksum, Location::logical(range.logical.0), message);
+        let differs = ChecksumEvidence::RebuiltDiffers { bytes: range.len_bytes };
+        context.find(Location::logical(range.logical.0), differs);
     }
     range.len_bytes
 }
@@ -178,17 +178,19 @@ fn check_rebuilt(context: &Context<'_>, range: &MappedRange, wanted: &[u8], buf:
 fn report(context: &Context<'_>, range: &MappedRange, within: u64, sector: &SectorState) {
     let at = Location::logical(range.logical.0 + within);
     if sector.bad_copies != 0 && !sector.is_good_somewhere {
-        let message = match sector.unread.first() {
-            Some((copy, _)) => format!("no copy matches: {}", sector.problem(*copy)),
-            None => "no copy matches".to_owned(),
+        let evidence = match sector.unread.first() {
+            Some((copy, error)) => {
+                ChecksumEvidence::NoCopyRead { copy: *copy, problem: error.to_string() }
+            }
+            None => ChecksumEvidence::NoCopyMatches,
         };
-        return context.find(Kind::DataChecksum, at, format_args!("{message}"));
+        return context.find(at, evidence);
     }
     for (copy, address) in range.mirrors.iter().enumerate() {
         if sector.bad_copies & (1 << copy) != 0 {
             let at = Location { device: Some(address.devid), ..at };
             let at = at.at_physical(address.physical.0 + within);
-            context.find(Kind::DataCopyBad, at, format_args!("{}", sector.problem(copy)));
+            context.find(at, sector.problem(copy));
         }
     }
 }

@@ -8,9 +8,10 @@ use larder_format::block_group::STRIPE_LEN_BYTES;
 use larder_volume::{Chunk, MappedRange};
 
 use crate::context::Context;
+use crate::evidence::ChecksumEvidence;
 use crate::extents::ExtentTable;
 use crate::parallel;
-use crate::report::{Kind, Location};
+use crate::report::Location;
 
 /// Reports full stripes whose parity does not match.
 pub(crate) fn check(context: &Context<'_>, extents: &ExtentTable) {
@@ -62,7 +63,7 @@ fn check_row(context: &Context<'_>, chunk: &Chunk, row: u64) {
         let is_read = device.read_at(&mut stored, parity.physical.0).is_ok();
         if !is_read || stored != wanted {
             let location = Location::device(parity.devid).at_physical(parity.physical.0).at(row);
-            context.find(Kind::Parity, location, format_args!("of the full stripe at {row}"));
+            context.find(location, ChecksumEvidence::Parity { row });
         }
     }
 }

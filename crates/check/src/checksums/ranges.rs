@@ -5,8 +5,9 @@ use larder_format::{ItemType, objectid};
 
 use crate::blocks::{Forest, Item, TreeRoot, for_each_item};
 use crate::context::Context;
+use crate::evidence::{ChecksumEvidence, Evidence, ItemEvidence};
 use crate::extents::ExtentTable;
-use crate::report::{Kind, Location};
+use crate::report::Location;
 
 /// A range of logical addresses that has checksums.
 #[derive(Clone, Copy, Debug)]
@@ -32,12 +33,11 @@ impl ChecksumRanges {
         let is_whole = for_each_item(context, forest, root, |item| {
             let (start, end) = match item_range(context, &item) {
                 Ok(range) => range,
-                Err((kind, what)) => return item.find(context, kind, format_args!("{what}")),
+                Err(problem) => return item.find(context, problem),
             };
             match ranges.last_mut() {
                 Some(last) if start < last.end => {
-                    let message = format_args!("the item before it reaches {}", last.end);
-                    item.find(context, Kind::ChecksumOverlap, message);
+                    item.find(context, ChecksumEvidence::Overlap { previous_end: last.end });
                     last.end = end.max(last.end);
                 }
                 Some(last) if start == last.end => last.end = end,
@@ -109,26 +109,21 @@ fn report_unless_logged(context: &Context<'_>, start: u64, end: u64, logged: &[(
 fn report_dangling(context: &Context<'_>, start: u64, end: u64) {
     if start < end {
         let location = Location::tree(objectid::CSUM_TREE).at(start);
-        let message = format_args!("{} bytes up to {end} have checksums", end - start);
-        context.find(Kind::ChecksumDangling, location, message);
+        context.find(location, ChecksumEvidence::Dangling { bytes: end - start, end });
     }
 }
 
 /// The range that a checksum item covers, or the problem of the item.
-pub(crate) fn item_range(
-    context: &Context<'_>,
-    item: &Item<'_>,
-) -> Result<(u64, u64), (Kind, String)> {
+pub(crate) fn item_range(context: &Context<'_>, item: &Item<'_>) -> Result<(u64, u64), Evidence> {
     if item.key.item_type != ItemType::EXTENT_CSUM || item.key.objectid != objectid::EXTENT_CSUM {
-        return Err((Kind::UnexpectedItem, "among checksums".into()));
+        return Err(ItemEvidence::AmongChecksums.into());
     }
-    let wrong = |what: String| (Kind::ChecksumItem, what);
     let start = item.key.offset;
     if !context.is_aligned(start) {
-        return Err(wrong("it does not start at a sector".into()));
+        return Err(ChecksumEvidence::Unaligned.into());
     }
     let count = csum_count(item.data.len(), context.csum_type)
-        .map_err(|error| wrong(error.to_string()))? as u64;
+        .map_err(|problem| ChecksumEvidence::Format { problem })? as u64;
     let end = start.checked_add(count * context.sectorsize);
-    end.map(|end| (start, end)).ok_or_else(|| wrong("it passes the end of all addresses".into()))
+    end.map(|end| (start, end)).ok_or(ChecksumEvidence::PastAll.into())
 }

@@ -12,7 +12,8 @@ use super::references::{LeafReferences, for_each_tree_reference, is_every_block_
 use super::table::ExtentTable;
 use crate::blocks::{BlockId, BlockReader, ExpectedBlock, Forest, TreeRoot, for_each_item_again};
 use crate::context::Context;
-use crate::report::{Kind, Location};
+use crate::evidence::ExtentEvidence;
+use crate::report::Location;
 
 /// Most extents that are explained one by one.
 const EXPLAINED_EXTENTS: usize = 4096;
@@ -80,8 +81,8 @@ pub(crate) fn explain(
     }
     let unexplained = wrong.count();
     if unexplained > 0 {
-        let message = format_args!("references of {unexplained} more extents differ");
-        context.find(Kind::BackReferenceCount, Location::tree(objectid::EXTENT_TREE), message);
+        let more = ExtentEvidence::MoreDiffer { count: unexplained as u64 };
+        context.find(Location::tree(objectid::EXTENT_TREE), more);
     }
 }
 
@@ -153,42 +154,20 @@ fn report(
     let location = Location::tree(objectid::EXTENT_TREE).at(start);
     if references.values().all(|counts| counts.made == 0) {
         if is_whole {
-            let message = format_args!("nothing refers to it");
-            context.find(Kind::ExtentUnreferenced, location, message);
+            context.find(location, ExtentEvidence::Unreferenced);
         }
         return;
     }
-    for (back_ref, Counts { known, made }) in references {
-        let back_ref = Described(back_ref);
+    for (reference, Counts { known, made }) in references {
+        let (reference, found, expected) = (*reference, *known, *made);
         if *known == 0 && *made > 0 {
-            let message = format_args!("{back_ref} refers to it {made} times");
-            context.find(Kind::BackReferenceMissing, location, message);
+            context.find(location, ExtentEvidence::NotKnown { reference, expected });
         } else if !is_whole {
             // An unreadable block may make the others.
         } else if *made == 0 && *known > 0 {
-            let message = format_args!("{back_ref} does not refer to it");
-            context.find(Kind::BackReferenceDangling, location, message);
+            context.find(location, ExtentEvidence::NotMade { reference });
         } else if known != made {
-            let message = format_args!("{back_ref} refers to it {made} times, not {known}");
-            context.find(Kind::BackReferenceCount, location, message);
-        }
-    }
-}
-
-/// A back reference in words.
-struct Described<'a>(&'a BackRef);
-
-impl std::fmt::Display for Described<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match *self.0 {
-            BackRef::TreeBlock { root } | BackRef::Owner { root } => {
-                write!(f, "tree {}", root as i64)
-            }
-            BackRef::SharedBlock { parent } => write!(f, "the block at {parent}"),
-            BackRef::SharedData { parent, .. } => write!(f, "the leaf at {parent}"),
-            BackRef::Data { root, objectid, offset, .. } => {
-                write!(f, "tree {} inode {objectid} offset {}", root as i64, offset as i64)
-            }
+            context.find(location, ExtentEvidence::Count { reference, found, expected });
         }
     }
 }

@@ -11,7 +11,8 @@ use super::table::{ExtentRecord, ExtentTable};
 use crate::blocks::forest::Block;
 use crate::blocks::{BlockId, Forest, Item, State};
 use crate::context::Context;
-use crate::report::{Kind, Location};
+use crate::evidence::{BlockEvidence, ExtentEvidence, LogEvidence};
+use crate::report::Location;
 use crate::roots::{RootEntry, RootTree};
 
 /// The fingerprint of a reference, without its count.
@@ -75,18 +76,18 @@ impl<'c, 'v> LeafReferences<'c, 'v> {
         let DataReference { item, start, len_bytes, offset, is_written } = reference;
         let Some(record) = self.extents.get(*start) else {
             if self.extents.is_whole {
-                let message = format_args!("no extent starts at {start}");
-                item.find(self.context, Kind::ExtentMissing, message);
+                item.find(self.context, ExtentEvidence::NoExtentAt { start: *start });
             }
             return;
         };
         if !record.is_data() || record.len_bytes != *len_bytes {
-            let message = format_args!(
-                "it says {len_bytes} bytes of data at {start}, the extent tree {} bytes{}",
-                record.len_bytes,
-                if record.is_data() { "" } else { " of no data" }
-            );
-            item.find(self.context, Kind::ExtentMismatch, message);
+            let mismatch = ExtentEvidence::OfData {
+                start: *start,
+                found_bytes: *len_bytes,
+                listed_bytes: record.len_bytes,
+                is_data: record.is_data(),
+            };
+            item.find(self.context, mismatch);
         }
         if *is_written {
             record.set_written();
@@ -184,8 +185,7 @@ fn check_owners(context: &Context<'_>, extents: &ExtentTable, forest: &Forest, r
             continue;
         }
         let location = Location::tree(block.tree).at(block.logical);
-        let message = format_args!("its owner, tree {}, does not refer to it", block.owner as i64);
-        context.find(Kind::BlockOwner, location, message);
+        context.find(location, BlockEvidence::OwnerLacksIt { owner: block.owner });
     }
 }
 
@@ -193,8 +193,7 @@ fn check_block(context: &Context<'_>, extents: &ExtentTable, block: &Block) {
     let location = Location::tree(block.tree).at(block.logical);
     let Some(record) = extents.get(block.logical) else {
         if extents.is_whole {
-            let message = format_args!("a tree block has no extent");
-            context.find(Kind::ExtentMissing, location, message);
+            context.find(location, ExtentEvidence::NoExtentOfBlock);
         }
         return;
     };
@@ -203,23 +202,23 @@ fn check_block(context: &Context<'_>, extents: &ExtentTable, block: &Block) {
         && record.generation == block.generation
         && record.len_bytes == context.nodesize as u64;
     if block.state == State::Good && !is_same {
-        let message = format_args!(
-            "a block of level {} and generation {}, the extent tree says {} and {}{}",
-            block.level,
-            block.generation,
-            record.level,
-            record.generation,
-            if record.is_tree_block() { "" } else { ", and no tree block" }
-        );
-        context.find(Kind::ExtentMismatch, location, message);
+        let mismatch = ExtentEvidence::OfBlock {
+            level: block.level,
+            generation: block.generation,
+            listed_level: record.level,
+            listed_generation: record.generation,
+            is_block: record.is_tree_block(),
+        };
+        context.find(location, mismatch);
     }
 }
 
 fn check_log_block(context: &Context<'_>, extents: &ExtentTable, block: &Block) {
     let end = block.logical.saturating_add(context.nodesize as u64);
     if let Some(record) = extents.within(block.logical, end).first() {
-        let message = format_args!("the extent at {} has {} bytes", record.start, record.len_bytes);
-        context.find(Kind::LogBlock, Location::tree(block.tree).at(block.logical), message);
+        let (start, len_bytes) = (record.start, record.len_bytes);
+        let location = Location::tree(block.tree).at(block.logical);
+        context.find(location, LogEvidence::InExtent { start, len_bytes });
     }
 }
 

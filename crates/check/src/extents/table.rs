@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use larder_format::item::{EXTENT_FLAG_DATA, EXTENT_FLAG_FULL_BACKREF, EXTENT_FLAG_TREE_BLOCK};
 
 use crate::context::Context;
-use crate::report::{Kind, Location};
+use crate::evidence::ChecksumEvidence;
+use crate::report::Location;
 
 /// An extent.
 #[derive(Debug)]
@@ -110,9 +111,7 @@ impl ExtentTable {
         let noted = self.checksums_of_room.lock().unwrap_or_else(PoisonError::into_inner);
         for (start, location, bytes) in &*noted {
             if self.get(*start).is_some_and(|extent| !extent.is_written()) {
-                let message =
-                    format_args!("{bytes} of its bytes have checksums, and nothing is written");
-                context.find(Kind::ChecksumUnexpected, *location, message);
+                context.find(*location, ChecksumEvidence::OfRoom { bytes: *bytes });
             }
         }
     }

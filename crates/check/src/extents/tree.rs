@@ -11,7 +11,7 @@ use super::references;
 use super::table::{ExtentRecord, ExtentTable};
 use crate::blocks::{Forest, Item, TreeRoot, for_each_item};
 use crate::context::Context;
-use crate::report::Kind;
+use crate::evidence::{ExtentEvidence, ItemEvidence};
 use crate::space::BlockGroups;
 
 /// Reads the extent tree, and the block groups in it.
@@ -34,8 +34,8 @@ pub(crate) fn read(
             groups.add(context, &item);
         }
         other => {
-            let message = format_args!("{other} in the extent tree");
-            item.find(context, Kind::UnexpectedItem, message);
+            let unexpected = ItemEvidence::Unexpected { found: other, tree: "extent tree" };
+            item.find(context, unexpected);
         }
     });
     reader.finish();
@@ -68,11 +68,11 @@ impl Reader<'_, '_> {
         let extent = match Extent::parse(item.key, item.data) {
             Ok(extent) => extent,
             Err(error) => {
-                return item.find(self.context, Kind::ItemFormat, format_args!("{error}"));
+                return item.find(self.context, ItemEvidence::Format { problem: error });
             }
         };
         if let Some(problem) = self.problem(item, &extent) {
-            item.find(self.context, Kind::ExtentItem, format_args!("{problem}"));
+            item.find(self.context, problem);
         }
         let Key { objectid: start, offset, item_type } = item.key;
         let (len_bytes, level) = if item_type == ItemType::METADATA_ITEM {
@@ -81,8 +81,7 @@ impl Reader<'_, '_> {
             (offset, extent.tree_block_info.map_or(0, |info| info.level))
         };
         if start < self.end {
-            let message = format_args!("the extent before it ends at {}", self.end);
-            item.find(self.context, Kind::ExtentOverlap, message);
+            item.find(self.context, ExtentEvidence::Overlap { previous_end: self.end });
         }
         let (generation, flags) = (extent.item.generation.get(), extent.item.flags.get());
         let record = ExtentRecord::new(start, len_bytes, generation, flags, level);
@@ -93,29 +92,29 @@ impl Reader<'_, '_> {
         self.inline(item, &extent);
     }
 
-    fn problem(&self, item: &Item<'_>, extent: &Extent<'_>) -> Option<String> {
+    fn problem(&self, item: &Item<'_>, extent: &Extent<'_>) -> Option<ExtentEvidence> {
         let Key { objectid: start, offset, item_type } = item.key;
         let (flags, nodesize) = (extent.item.flags.get(), self.context.nodesize as u64);
         let kind = flags & !EXTENT_FLAG_FULL_BACKREF;
         let is_skinny = item_type == ItemType::METADATA_ITEM;
         if !self.context.is_aligned(start) {
-            Some("it does not start at a sector".into())
+            Some(ExtentEvidence::Unaligned)
         } else if is_skinny && !self.context.has(IncompatFlags::SKINNY_METADATA) {
-            Some("a METADATA_ITEM without that feature".into())
+            Some(ExtentEvidence::SkinnyWithoutFeature)
         } else if is_skinny && offset >= MAX_LEVELS as u64 {
-            Some(format!("level {offset}"))
+            Some(ExtentEvidence::Level { found: offset })
         } else if !is_skinny && (offset == 0 || !self.context.is_aligned(offset)) {
-            Some(format!("a length of {offset} bytes"))
+            Some(ExtentEvidence::Len { found_bytes: offset })
         } else if kind != EXTENT_FLAG_DATA && kind != EXTENT_FLAG_TREE_BLOCK {
-            Some(format!("flags {flags:#x}"))
+            Some(ExtentEvidence::Flags { found: flags })
         } else if kind == EXTENT_FLAG_DATA && (is_skinny || flags != EXTENT_FLAG_DATA) {
-            Some("it is data and has fields of tree blocks".into())
+            Some(ExtentEvidence::DataWithTreeFields)
         } else if kind == EXTENT_FLAG_TREE_BLOCK && !is_skinny && offset != nodesize {
-            Some(format!("a tree block of {offset} bytes"))
+            Some(ExtentEvidence::BlockLen { found_bytes: offset })
         } else if extent.item.generation.get() > self.context.generation() {
-            Some(format!("generation {}", extent.item.generation))
+            Some(ExtentEvidence::Generation { found: extent.item.generation.get() })
         } else {
-            extent.item.refs.get().eq(&0).then(|| "no references".into())
+            extent.item.refs.get().eq(&0).then_some(ExtentEvidence::NoReferences)
         }
     }
 
@@ -125,14 +124,13 @@ impl Reader<'_, '_> {
             let back_ref = match back_ref {
                 Ok(back_ref) => back_ref.back_ref,
                 Err(error) => {
-                    return item.find(self.context, Kind::ItemFormat, format_args!("{error}"));
+                    return item.find(self.context, ItemEvidence::Format { problem: error });
                 }
             };
             let rank =
                 |back_ref: BackRef| (back_ref.item_type(), std::cmp::Reverse(back_ref.sequence()));
             if before.is_some_and(|before| rank(before) > rank(back_ref)) {
-                let message = format_args!("its inline references are out of order");
-                item.find(self.context, Kind::ExtentItem, message);
+                item.find(self.context, ExtentEvidence::InlineOrder);
             }
             before = Some(back_ref);
             self.count(item, back_ref);
@@ -141,18 +139,17 @@ impl Reader<'_, '_> {
 
     fn keyed(&mut self, item: &Item<'_>) {
         if self.current.as_ref().is_none_or(|current| current.key.objectid != item.key.objectid) {
-            let message = format_args!("a back reference of an extent that does not exist");
-            return item.find(self.context, Kind::BackReferenceDangling, message);
+            return item.find(self.context, ExtentEvidence::OfNoExtent);
         }
         match BackRef::parse_keyed(item.key, item.data) {
             Ok(back_ref) => {
                 if back_ref.sequence() != item.key.offset {
-                    let message = format_args!("its offset should be {}", back_ref.sequence());
-                    item.find(self.context, Kind::ItemKey, message);
+                    let expected = back_ref.sequence();
+                    item.find(self.context, ItemEvidence::Offset { expected });
                 }
                 self.count(item, back_ref);
             }
-            Err(error) => item.find(self.context, Kind::ItemFormat, format_args!("{error}")),
+            Err(error) => item.find(self.context, ItemEvidence::Format { problem: error }),
         }
     }
 
@@ -161,20 +158,19 @@ impl Reader<'_, '_> {
         let record = &self.table.records[index];
         let is_tree = matches!(back_ref, BackRef::TreeBlock { .. } | BackRef::SharedBlock { .. });
         if is_tree != record.is_tree_block() {
-            let message = format_args!("a reference {back_ref:?} of another kind of extent");
-            item.find(self.context, Kind::ExtentItem, message);
+            let other = ExtentEvidence::ReferenceOfOtherKind { found: back_ref };
+            item.find(self.context, other);
         }
         if let BackRef::Owner { root } = back_ref {
             if self.context.has(IncompatFlags::SIMPLE_QUOTA) {
                 self.table.owners.push((index, root));
             } else {
-                let message = format_args!("an owner reference without simple quotas");
-                item.find(self.context, Kind::ExtentItem, message);
+                item.find(self.context, ExtentEvidence::OwnerWithoutSimpleQuotas);
             }
             return;
         }
         if let BackRef::Data { count: 0, .. } | BackRef::SharedData { count: 0, .. } = back_ref {
-            item.find(self.context, Kind::ExtentItem, format_args!("a reference that counts 0"));
+            item.find(self.context, ExtentEvidence::ReferenceOfNone);
         }
         record.credit(references::fingerprint(self.context, &back_ref), back_ref.count());
         if let Some(current) = &mut self.current {
@@ -186,8 +182,8 @@ impl Reader<'_, '_> {
     fn finish(&mut self) {
         let Some(Current { key, leaf, tree, refs, counted }) = self.current.take() else { return };
         if refs != counted {
-            let message = format_args!("it counts {refs} references and has {counted}");
-            self.context.find_item(Kind::ExtentReferenceCount, tree, leaf, key, message);
+            let count = ExtentEvidence::ReferenceCount { found: refs, expected: counted };
+            self.context.find_item(tree, leaf, key, count);
         }
     }
 }

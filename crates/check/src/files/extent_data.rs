@@ -7,8 +7,9 @@ use larder_format::item::{
 
 use super::fragment::ExtentRange;
 use super::leaf::ItemView;
+use crate::evidence::FileEvidence;
 use crate::extents::DataReference;
-use crate::report::{Kind, Location};
+use crate::report::Location;
 
 const COMPRESSION_ALGORITHMS: u8 = 3;
 
@@ -40,14 +41,15 @@ impl ItemView<'_, '_, '_> {
     fn extent_header(&self, header: &FileExtentHeader) -> Option<()> {
         let FileExtentHeader { generation, compression, encryption, other_encoding, .. } = header;
         if *compression > COMPRESSION_ALGORITHMS || *encryption != 0 || other_encoding.get() != 0 {
-            let message = format_args!(
-                "compression {compression}, encryption {encryption}, encoding {other_encoding}"
-            );
-            self.find(Kind::FileExtent, message);
+            self.find(FileEvidence::Encoding {
+                compression: *compression,
+                encryption: *encryption,
+                other_encoding: other_encoding.get(),
+            });
             return None;
         }
         if generation.get() > self.context().generation().saturating_add(1) {
-            self.find(Kind::FileExtent, format_args!("it was made in generation {generation}"));
+            self.find(FileEvidence::Generation { found: generation.get() });
         }
         Some(())
     }
@@ -56,7 +58,7 @@ impl ItemView<'_, '_, '_> {
         let (start, ram_bytes) = (self.item.key.offset, header.ram_bytes.get());
         let sectorsize = self.context().sectorsize;
         if start != 0 {
-            self.find(Kind::InlineExtent, format_args!("it does not start the file"));
+            self.find(FileEvidence::InlineNotFirst);
             return None;
         }
         let (most, is_whole) = match header.compression {
@@ -64,16 +66,15 @@ impl ItemView<'_, '_, '_> {
             _ => (MAX_COMPRESSED_EXTENT_BYTES, true),
         };
         if ram_bytes > most || !is_whole {
-            let message =
-                format_args!("{ram_bytes} bytes of a file in {} bytes of data", data.len());
-            self.find(Kind::InlineExtent, message);
+            self.find(FileEvidence::InlineLen { ram_bytes, data_bytes: data.len() });
             return None;
         }
         if let Some(algorithm) = Algorithm::from_disk(header.compression) {
             let mut content = vec![0; ram_bytes as usize];
             let kind = ExtentKind::Inline;
-            if let Err(error) = decompress(algorithm, data, &mut content, sectorsize as u32, kind) {
-                self.find(Kind::CompressedData, format_args!("{}: {error}", algorithm.name()));
+            let done = decompress(algorithm, data, &mut content, sectorsize as u32, kind);
+            if let Err(problem) = done {
+                self.find(FileEvidence::Compressed { algorithm: algorithm.name(), problem });
             }
         }
         let end = ram_bytes.next_multiple_of(sectorsize);
@@ -92,7 +93,7 @@ impl ItemView<'_, '_, '_> {
         let offset = extent.offset.get();
         let end = start.checked_add(num_bytes);
         if let Some(problem) = self.fields_problem(header, extent, preallocated) {
-            self.find(Kind::FileExtent, format_args!("{problem}"));
+            self.find(problem);
             return None;
         }
         let end = end?;
@@ -124,7 +125,7 @@ impl ItemView<'_, '_, '_> {
         header: &FileExtentHeader,
         extent: &RegularExtent,
         preallocated: bool,
-    ) -> Option<&'static str> {
+    ) -> Option<FileEvidence> {
         let context = self.context();
         let (start, num_bytes) = (self.item.key.offset, extent.num_bytes.get());
         let (offset, disk_num_bytes) = (extent.offset.get(), extent.disk_num_bytes.get());
@@ -133,19 +134,19 @@ impl ItemView<'_, '_, '_> {
         let aligned = [start, num_bytes, offset, disk_num_bytes, disk_bytenr, ram_bytes];
         let end = offset.checked_add(num_bytes);
         if !aligned.iter().all(|value| context.is_aligned(*value)) {
-            Some("it does not consist of whole sectors")
+            Some(FileEvidence::Unaligned)
         } else if num_bytes == 0 || start.checked_add(num_bytes).is_none() {
-            Some("its length is invalid")
+            Some(FileEvidence::Len)
         } else if preallocated && header.compression != 0 {
-            Some("it is preallocated and compressed")
+            Some(FileEvidence::PreallocatedAndCompressed)
         } else if disk_bytenr == 0 {
             None
         } else if header.compression == 0 && end.is_none_or(|end| end > disk_num_bytes) {
-            Some("it passes the end of its extent")
+            Some(FileEvidence::PastExtent)
         } else if end.is_none_or(|end| end > ram_bytes) {
-            Some("it passes the end of its extent's data")
+            Some(FileEvidence::PastData)
         } else if header.compression != 0 && ram_bytes > MAX_COMPRESSED_EXTENT_BYTES {
-            Some("its compressed extent holds too much")
+            Some(FileEvidence::HoldsTooMuch)
         } else {
             None
         }

@@ -10,7 +10,8 @@ use larder_format::objectid;
 
 use super::sums::Sums;
 use crate::context::Context;
-use crate::report::{Kind, Location};
+use crate::evidence::{ChecksumEvidence, FileEvidence, InodeEvidence};
+use crate::report::Location;
 
 /// The fields of an inode item that are compared with other items.
 #[derive(Clone, Copy, Debug)]
@@ -125,11 +126,9 @@ impl Fragment {
             return;
         };
         if next.first_start < extents.last_end {
-            let message = format_args!(
-                "the extent at {} starts before the previous one ends at {}",
-                next.first_start, extents.last_end
-            );
-            context.find(Kind::FileExtentOverlap, Location::tree(tree).inode(self.ino), message);
+            let (start, previous_end) = (next.first_start, extents.last_end);
+            let overlap = FileEvidence::Overlap { start, previous_end };
+            context.find(Location::tree(tree).inode(self.ino), overlap);
         }
         let between = if next.first_start > extents.last_end { extents.last_end } else { u64::MAX };
         extents.gap = extents.gap.min(between).min(next.gap);
@@ -167,12 +166,12 @@ impl Fragment {
         }
         let location = Location::tree(tree).inode(self.ino);
         let Some(inode) = &self.inode else {
-            context.find(Kind::InodeMissing, location, format_args!("it has items but no inode"));
+            context.find(location, InodeEvidence::NoInode);
             return;
         };
         if inode.nlink != self.names {
-            let message = format_args!("it counts {} links, has {}", inode.nlink, self.names);
-            context.find(Kind::LinkCount, location, message);
+            let (found, expected) = (inode.nlink, self.names);
+            context.find(location, InodeEvidence::Links { found, expected });
         }
         if inode.nlink == 0 {
             sums.add_unlinked(context, self.ino);
@@ -186,17 +185,15 @@ impl Fragment {
         // mkfs.btrfs gives the top directory the size of a block, which means nothing.
         let counts_bytes = file_type != FileType::Directory && !is_going;
         if counts_bytes && inode.nbytes != self.covered_bytes {
-            let message =
-                format_args!("nbytes is {}, extents cover {}", inode.nbytes, self.covered_bytes);
-            context.find(Kind::InodeBytes, location, message);
+            let (found, expected) = (inode.nbytes, self.covered_bytes);
+            context.find(location, FileEvidence::Bytes { found, expected });
         }
         if file_type == FileType::Directory {
             if !is_going {
                 self.close_directory(context, location, inode);
             }
         } else if self.entries > 0 {
-            let message = format_args!("it has directory entries and is no directory");
-            context.find(Kind::WrongInodeType, location, message);
+            context.find(location, InodeEvidence::EntriesOfNoDirectory);
         }
         if !is_going {
             self.close_extents(context, location, inode, file_type);
@@ -208,15 +205,11 @@ impl Fragment {
 
     fn close_directory(&self, context: &Context<'_>, location: Location, inode: &InodeFacts) {
         if inode.size != self.entry_name_bytes {
-            let message = format_args!(
-                "its size is {}, its entries' names have {} bytes",
-                inode.size, self.entry_name_bytes
-            );
-            context.find(Kind::DirectorySize, location, message);
+            let (found, expected) = (inode.size, self.entry_name_bytes);
+            context.find(location, InodeEvidence::DirectorySize { found, expected });
         }
         if self.entry_balance != 0 {
-            let message = format_args!("its entries by hash are not its entries by index");
-            context.find(Kind::DirectoryItems, location, message);
+            context.find(location, InodeEvidence::EntriesDiffer);
         }
     }
 
@@ -235,15 +228,13 @@ impl Fragment {
                     && (stored == inode.size || stored.checked_sub(1) == Some(inode.size))
             });
             if !is_whole || inode.size == 0 {
-                let message = format_args!("its target is not one inline extent of its size");
-                context.find(Kind::Symlink, location, message);
+                context.find(location, FileEvidence::Target);
             }
             return;
         }
         if file_type != FileType::Regular {
             if self.extents.is_some() {
-                let message = format_args!("it has file extents and is no file");
-                context.find(Kind::WrongInodeType, location, message);
+                context.find(location, InodeEvidence::ExtentsOfNoFile);
             }
             return;
         }
@@ -260,8 +251,8 @@ impl Fragment {
         let written_end = self.extents.map_or(0, |extents| extents.written_end);
         let end = inode.size.checked_next_multiple_of(context.sectorsize);
         if end.is_some_and(|end| end < written_end) {
-            let message = format_args!("it has {} bytes and data up to {written_end}", inode.size);
-            context.find(Kind::FileSize, location, message);
+            let (found, data_end) = (inode.size, written_end);
+            context.find(location, FileEvidence::Size { found, data_end });
         }
     }
 
@@ -273,28 +264,23 @@ impl Fragment {
             Some(extents) => extents.gap.min(extents.last_end),
         };
         if uncovered < inode.size {
-            let message = format_args!("of its {} bytes nothing covers {uncovered}", inode.size);
-            context.find(Kind::FileExtentGap, location, message);
+            context.find(location, FileEvidence::Gap { size: inode.size, at: uncovered });
         }
     }
 
     fn close_checksums(&self, context: &Context<'_>, location: Location, inode: &InodeFacts) {
         if inode.flags.contains(InodeFlags::NODATASUM) {
             if self.bytes_with_csum > 0 {
-                let message = format_args!("{} of its bytes have checksums", self.bytes_with_csum);
-                context.find(Kind::ChecksumUnexpected, location, message);
+                let bytes = self.bytes_with_csum;
+                context.find(location, ChecksumEvidence::OfFileWithout { bytes });
             }
             if self.compressed_bytes > 0 {
-                let message = format_args!(
-                    "{} bytes of its extents are compressed, and it has no checksums",
-                    self.compressed_bytes
-                );
-                context.find(Kind::ChecksumMissing, location, message);
+                let bytes = self.compressed_bytes;
+                context.find(location, ChecksumEvidence::CompressedWithout { bytes });
             }
         } else if self.bytes_without_csum > 0 {
-            let message =
-                format_args!("{} of its bytes have no checksums", self.bytes_without_csum);
-            context.find(Kind::ChecksumMissing, location, message);
+            let bytes = self.bytes_without_csum;
+            context.find(location, ChecksumEvidence::Missing { bytes });
         }
     }
 }

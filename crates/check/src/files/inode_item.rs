@@ -4,7 +4,7 @@ use larder_format::item::{FileType, InodeFlags, InodeItem};
 
 use crate::blocks::Item;
 use crate::context::Context;
-use crate::report::Kind;
+use crate::evidence::InodeEvidence;
 
 const KNOWN_FLAGS: InodeFlags = InodeFlags::from_bits_retain(0xfff)
     .union(InodeFlags::ROOT_ITEM_INIT)
@@ -19,27 +19,27 @@ pub(crate) fn check(context: &Context<'_>, item: &Item<'_>, inode: &InodeItem) {
     let mode = inode.mode.get();
     let file_type = FileType::from_mode(mode);
     let unknown = inode.flags().difference(KNOWN_FLAGS).bits();
-    let find = |message: std::fmt::Arguments<'_>| item.find(context, Kind::InodeItem, message);
+    let find = |evidence: InodeEvidence| item.find(context, evidence);
     if file_type.is_none() || mode & !0o177_777 != 0 {
-        find(format_args!("its mode is {mode:o}"));
+        find(InodeEvidence::Mode { found: mode });
     }
     if inode.generation.get() > latest || inode.transid.get() > latest {
-        let InodeItem { generation, transid, .. } = inode;
-        find(format_args!("made in generation {generation} and changed in {transid}"));
+        let (generation, transid) = (inode.generation.get(), inode.transid.get());
+        find(InodeEvidence::Generations { generation, transid });
     }
     for time in [inode.atime, inode.ctime, inode.mtime] {
         if time.nsec.get() >= NANOSECONDS {
-            find(format_args!("one of its times has {} nanoseconds", time.nsec));
+            find(InodeEvidence::Nanoseconds { found: time.nsec.get() });
         }
     }
     if unknown != 0 {
-        find(format_args!("it has unknown flags {unknown:#x}"));
+        find(InodeEvidence::UnknownFlags { found: unknown });
     }
     let immutable = inode.flags().intersection(InodeFlags::IMMUTABLE | InodeFlags::APPEND);
     if file_type == Some(FileType::Symlink) && !immutable.is_empty() {
-        find(format_args!("a symbolic link with the flags {immutable:?}"));
+        find(InodeEvidence::SymlinkFlags { found: immutable });
     }
     if file_type == Some(FileType::Directory) && inode.nlink.get() > 1 {
-        find(format_args!("a directory with {} links", inode.nlink));
+        find(InodeEvidence::DirectoryLinks { found: inode.nlink.get() });
     }
 }

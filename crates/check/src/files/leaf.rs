@@ -4,7 +4,7 @@ use larder_format::item::{
     DirEntries, DirEntry, FileType, InodeExtrefs, InodeItem, InodeRefs, NAME_MAX,
     VerityDescriptorItem, XATTR_NAME_MAX,
 };
-use larder_format::{ItemType, Key, Node, name_hash, objectid, read_exact_item};
+use larder_format::{FormatError, ItemType, Key, Node, name_hash, objectid, read_exact_item};
 
 use super::fragment::InodeFacts;
 use super::inode_item;
@@ -13,8 +13,8 @@ use super::sums::Link;
 use crate::blocks::{ExpectedBlock, Item};
 use crate::checksums::{ChecksumRanges, item_range};
 use crate::context::Context;
+use crate::evidence::{Evidence, ItemEvidence};
 use crate::extents::{ExtentTable, LeafReferences};
-use crate::report::Kind;
 
 /// 0 and 1 are those of "." and "..".
 const FIRST_DIR_INDEX: u64 = 2;
@@ -65,7 +65,7 @@ impl ItemView<'_, '_, '_> {
             ItemType::ORPHAN_ITEM => self.orphan(),
             ItemType::EXTENT_CSUM if self.item.tree == objectid::TREE_LOG => self.checksums(),
             _ if !is_inode => {
-                self.find(Kind::ItemKey, format_args!("{} is no inode", key.objectid));
+                self.find(ItemEvidence::NoInode { objectid: key.objectid });
                 None
             }
             ItemType::INODE_ITEM => self.inode(),
@@ -83,8 +83,7 @@ impl ItemView<'_, '_, '_> {
                 self.sized(size_of::<larder_format::item::DirLogItem>())
             }
             other => {
-                let message = format_args!("{other} in a tree of files");
-                self.find(Kind::UnexpectedItem, message);
+                self.find(ItemEvidence::UnexpectedOfFiles { found: other });
                 Some(())
             }
         }
@@ -94,34 +93,35 @@ impl ItemView<'_, '_, '_> {
         self.inspector.context
     }
 
-    pub(super) fn find(&self, kind: Kind, message: std::fmt::Arguments<'_>) {
-        self.item.find(self.inspector.context, kind, message);
+    pub(super) fn find(&self, evidence: impl Into<Evidence>) {
+        self.item.find(self.inspector.context, evidence);
     }
 
-    fn sized(&self, len: usize) -> Option<()> {
-        if self.item.data.len() == len {
+    fn sized(&self, expected: usize) -> Option<()> {
+        let found = self.item.data.len();
+        if found == expected {
             return Some(());
         }
-        let message = format_args!("it has {} bytes, not {len}", self.item.data.len());
-        self.find(Kind::ItemFormat, message);
+        self.find(ItemEvidence::Len { found, expected });
         None
     }
 
     /// Passes a parsed value on and reports an error.
-    pub(super) fn parsed<T>(&self, result: Result<T, larder_format::FormatError>) -> Option<T> {
-        result.inspect_err(|error| self.find(Kind::ItemFormat, format_args!("{error}"))).ok()
+    pub(super) fn parsed<T>(&self, result: Result<T, FormatError>) -> Option<T> {
+        let find = |error: &FormatError| self.find(ItemEvidence::Format { problem: error.clone() });
+        result.inspect_err(find).ok()
     }
 
-    fn key_offset_is(&self, wanted: u64) {
-        if self.item.key.offset != wanted {
-            self.find(Kind::ItemKey, format_args!("its offset should be {wanted}"));
+    fn key_offset_is(&self, expected: u64) {
+        if self.item.key.offset != expected {
+            self.find(ItemEvidence::Offset { expected });
         }
     }
 
     /// Checks a checksum item of logged data.
     fn checksums(&self) -> Option<()> {
         item_range(self.inspector.context, &self.item)
-            .inspect_err(|(kind, what)| self.find(*kind, format_args!("{what}")))
+            .inspect_err(|problem| self.find(problem.clone()))
             .ok()
             .map(drop)
     }
@@ -129,7 +129,7 @@ impl ItemView<'_, '_, '_> {
     fn orphan(&mut self) -> Option<()> {
         let Key { objectid, offset, .. } = self.item.key;
         if objectid != objectid::ORPHAN {
-            self.find(Kind::ItemKey, format_args!("an orphan item belongs to objectid -5"));
+            self.find(ItemEvidence::OrphanObjectid);
             return None;
         }
         self.sized(0)?;
@@ -168,7 +168,7 @@ impl ItemView<'_, '_, '_> {
             let name = self.parsed(name)?;
             let hash = name_hash::extended_ref(name.parent, name.name);
             if hash != self.item.key.offset {
-                self.find(Kind::NameHash, format_args!("the hash of its name is {hash}"));
+                self.find(ItemEvidence::NameHash { expected: hash });
             }
             self.reference(name.parent, name.index, name.name)?;
         }
@@ -190,14 +190,14 @@ impl ItemView<'_, '_, '_> {
         }
         // The root directory refers to itself, which no entry names.
         if (target, index, name) != (objectid::FIRST_FREE, 0, b"..") {
-            self.find(Kind::ItemFormat, format_args!("a reference of a directory to itself"));
+            self.find(ItemEvidence::ReferenceToItself);
         }
         Some(())
     }
 
     fn not_empty(&self) -> Option<()> {
         if self.item.data.is_empty() {
-            self.find(Kind::ItemFormat, format_args!("it is empty"));
+            self.find(ItemEvidence::Empty);
             return None;
         }
         Some(())
@@ -207,15 +207,14 @@ impl ItemView<'_, '_, '_> {
     fn file_name(&self, name: &[u8]) -> Option<()> {
         self.name_len(name, NAME_MAX)?;
         if let Some(problem) = name_problem(name) {
-            self.find(Kind::EntryName, format_args!("{problem}"));
+            self.find(ItemEvidence::Name { problem });
         }
         Some(())
     }
 
     fn name_len(&self, name: &[u8], most: usize) -> Option<()> {
         if name.is_empty() || name.len() > most {
-            let message = format_args!("a name of {} bytes", name.len());
-            self.find(Kind::EntryName, message);
+            self.find(ItemEvidence::NameLen { found: name.len() });
             return None;
         }
         Some(())
@@ -229,8 +228,7 @@ impl ItemView<'_, '_, '_> {
             self.hashed(entry.name);
             let location = entry.header.location.get();
             if entry.file_type() != FileType::Xattr || location != Key::MIN {
-                let message = format_args!("an extended attribute that points to {location}");
-                self.find(Kind::ItemFormat, message);
+                self.find(ItemEvidence::XattrPointsTo { found: location });
             }
         }
         self.names_differ();
@@ -247,15 +245,15 @@ impl ItemView<'_, '_, '_> {
         let mut names: Vec<&[u8]> = entries().map(|entry| entry.name).collect();
         names.sort_unstable();
         for pair in names.windows(2).filter(|pair| pair[0] == pair[1]) {
-            let name = String::from_utf8_lossy(pair[0]);
-            self.find(Kind::DuplicateName, format_args!("two entries are called {name:?}"));
+            let name = String::from_utf8_lossy(pair[0]).into_owned();
+            self.find(ItemEvidence::DuplicateName { name });
         }
     }
 
     fn hashed(&self, name: &[u8]) {
         let hash = name_hash::dir_name(name);
         if hash != self.item.key.offset {
-            self.find(Kind::NameHash, format_args!("the hash of its name is {hash}"));
+            self.find(ItemEvidence::NameHash { expected: hash });
         }
     }
 
@@ -299,12 +297,8 @@ impl ItemView<'_, '_, '_> {
             _ => false,
         };
         if !is_sane || !entry.data.is_empty() {
-            let message = format_args!(
-                "an entry of type {} that points to {location}, with {} bytes of data",
-                entry.header.file_type,
-                entry.data.len()
-            );
-            self.find(Kind::ItemFormat, message);
+            let (file_type, data_bytes) = (entry.header.file_type, entry.data.len());
+            self.find(ItemEvidence::Entry { file_type, target: location, data_bytes });
         }
         let name_len = entry.name.len() as u64;
         let (fragment, _) = self.fragment();
@@ -318,13 +312,12 @@ impl ItemView<'_, '_, '_> {
         let Some(entry) = entries.next() else { return self.not_empty() };
         let entry = self.parsed(entry)?;
         if entries.next().is_some() {
-            self.find(Kind::ItemFormat, format_args!("it has more than one entry"));
+            self.find(ItemEvidence::SeveralEntries);
             return None;
         }
         self.entry(&entry)?;
         if self.item.key.offset < FIRST_DIR_INDEX {
-            let message = format_args!("a listing begins at {FIRST_DIR_INDEX}, and never shows it");
-            self.find(Kind::ItemKey, message);
+            self.find(ItemEvidence::IndexTooLow { expected: FIRST_DIR_INDEX });
         }
         let fact = self.entry_fingerprint(&entry);
         let location = entry.header.location.get();

@@ -26,10 +26,11 @@ pub(crate) use sums::{Link, Sums};
 use crate::blocks::{BlockFacts, BlockId, BlockReader, ExpectedBlock, Forest, State, TreeRoot};
 use crate::checksums::ChecksumRanges;
 use crate::context::Context;
+use crate::evidence::{InodeEvidence, TreeEvidence};
 use crate::extents::ExtentTable;
 use crate::parallel;
 use crate::progress::Phase;
-use crate::report::{Kind, Location};
+use crate::report::Location;
 use crate::roots::{RootEntry, RootTree};
 use leaf::LeafInspector;
 use summary::Summary;
@@ -109,8 +110,7 @@ pub(crate) fn relate(context: &Context<'_>, forest: &Forest, leaves: &Leaves, ro
         let location = Location::tree(root.tree);
         let summary = composer.tree(root);
         if summary.is_incomplete {
-            let message = format_args!("parts of it could not be read");
-            context.find(Kind::TreeIncomplete, location, message);
+            context.find(location, TreeEvidence::UnreadableParts);
             continue;
         }
         let sums = summary.close(context, root.tree);
@@ -124,8 +124,7 @@ pub(crate) fn relate(context: &Context<'_>, forest: &Forest, leaves: &Leaves, ro
             // Snapshots of what is being deleted have no fault, however many there are.
             explained += usize::from(relations::explain(context, forest, root, roots));
         } else if !relates {
-            let message = format_args!("its inodes do not relate, too");
-            context.find(Kind::EntryWithoutReference, location, message);
+            context.find(location, InodeEvidence::InodesDoNotRelate);
         } else {
             unexplained += 1;
         }

@@ -5,14 +5,14 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 
 use larder_format::item::{DirEntries, FileType, InodeExtrefs, InodeItem, InodeRefs};
 use larder_format::{ItemType, objectid, read_exact_item};
 
 use crate::blocks::{Forest, Item, TreeRoot, for_each_item_again};
 use crate::context::Context;
-use crate::report::{Kind, Location};
+use crate::evidence::InodeEvidence;
+use crate::report::Location;
 use crate::roots::RootTree;
 
 /// A name from a directory entry or an inode reference.
@@ -97,15 +97,9 @@ impl Relations {
         }
     }
 
-    fn find(
-        &self,
-        context: &Context<'_>,
-        kind: Kind,
-        location: Location,
-        message: fmt::Arguments<'_>,
-    ) {
+    fn find(&self, context: &Context<'_>, location: Location, evidence: InodeEvidence) {
         self.has_findings.set(true);
-        context.find(kind, location, message);
+        context.find(location, evidence);
     }
 
     /// Whether an inode is being deleted.
@@ -122,20 +116,22 @@ impl Relations {
                 continue;
             }
             let Some((real_type, _)) = self.inodes.get(target) else {
-                let message = format_args!("its entry {index} leads to {target}, which is none");
-                self.find(context, Kind::EntryDangling, location, message);
+                let (index, target) = (*index, *target);
+                self.find(context, location, InodeEvidence::EntryOfNone { index, target });
                 continue;
             };
             if real_type != file_type {
-                let message = format_args!(
-                    "its entry {index} says that {target} is {file_type:?}, it is {real_type:?}"
-                );
-                self.find(context, Kind::EntryType, location, message);
+                let evidence = InodeEvidence::EntryType {
+                    index: *index,
+                    target: *target,
+                    found: *file_type,
+                    expected: *real_type,
+                };
+                self.find(context, location, evidence);
             }
             if self.references.binary_search(name).is_err() {
-                let message =
-                    format_args!("inode {target} does not know that entry {index} names it");
-                self.find(context, Kind::EntryWithoutReference, location, message);
+                let (index, target) = (*index, *target);
+                self.find(context, location, InodeEvidence::NoReference { index, target });
             }
         }
     }
@@ -143,9 +139,9 @@ impl Relations {
     fn report_references(&self, context: &Context<'_>, location: Location) {
         for name in &self.references {
             if self.entries.binary_search_by_key(name, |entry| entry.0).is_err() {
-                let Name { directory, index, target, .. } = name;
-                let message = format_args!("directory {directory} has no such entry {index}");
-                self.find(context, Kind::ReferenceWithoutEntry, location.inode(*target), message);
+                let Name { directory, index, target, .. } = *name;
+                let evidence = InodeEvidence::NoEntry { directory, index };
+                self.find(context, location.inode(target), evidence);
             }
         }
     }
@@ -153,8 +149,7 @@ impl Relations {
     fn report_orphans(&self, context: &Context<'_>, location: Location) {
         for (ino, (_, nlink)) in &self.inodes {
             if *nlink == 0 && !self.orphans.contains(ino) {
-                let message = format_args!("it has no names and no orphan item");
-                self.find(context, Kind::OrphanMissing, location.inode(*ino), message);
+                self.find(context, location.inode(*ino), InodeEvidence::NoOrphan);
             }
         }
     }
@@ -172,10 +167,10 @@ impl Relations {
             .collect();
         for entry in &self.subvolumes {
             if !known.contains(entry) {
-                let (directory, index, child) = entry;
-                let message = format_args!("its entry {index} leads to subvolume {child}");
-                let location = Location::tree(root.tree).inode(*directory);
-                self.find(context, Kind::EntryDangling, location, message);
+                let (directory, index, subvolume) = *entry;
+                let location = Location::tree(root.tree).inode(directory);
+                let evidence = InodeEvidence::EntryOfSubvolume { index, subvolume };
+                self.find(context, location, evidence);
             }
         }
     }

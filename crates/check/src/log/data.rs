@@ -7,8 +7,9 @@ use super::Log;
 use crate::blocks::{Forest, Item, for_each_item_again};
 use crate::checksums::{ChecksumRanges, Piece, item_range};
 use crate::context::Context;
+use crate::evidence::{ChecksumEvidence, LogEvidence};
 use crate::extents::ExtentTable;
-use crate::report::{Kind, Location};
+use crate::report::Location;
 
 /// A range of logical addresses.
 type Range = (u64, u64);
@@ -116,24 +117,18 @@ impl LoggedExtent {
     fn check_unallocated(&self, context: &Context<'_>, log: &Log, extents: &ExtentTable) {
         let (start, end) = self.whole;
         let location = Location::tree(log.subvolume).inode(self.ino).at(start);
-        let find = |what: std::fmt::Arguments<'_>| {
-            let message = format_args!("in its log: {what}");
-            context.find(Kind::LogExtent, location, message);
-        };
+        let len_bytes = end - start;
         if let Some(other) = extents.within(start, end).first() {
-            return find(format_args!(
-                "{} bytes of data, but an extent of {} bytes is at {}",
-                end - start,
-                other.len_bytes,
-                other.start
-            ));
+            let (other_bytes, other) = (other.len_bytes, other.start);
+            let over = LogEvidence::OverExtent { len_bytes, other_bytes, other };
+            return context.find(location, over);
         }
         let chunk = context.chunks.get(Logical(start));
         let holds_data = chunk.is_some_and(|chunk| {
             end <= chunk.end().0 && chunk.flags().contains(BlockGroupFlags::DATA)
         });
         if !holds_data {
-            find(format_args!("{} bytes of data, where no block group holds data", end - start));
+            context.find(location, LogEvidence::OutsideOfData { len_bytes });
         }
     }
 }
@@ -214,8 +209,7 @@ impl Contents {
         missing += missing_bytes((at, end.max(at)));
         if missing > 0 {
             let location = Location::tree(log.subvolume).inode(extent.ino).at(extent.read.0);
-            let message = format_args!("in its log: {missing} bytes of its data have none");
-            context.find(Kind::ChecksumMissing, location, message);
+            context.find(location, ChecksumEvidence::MissingOfLog { bytes: missing });
         }
     }
 }
@@ -227,21 +221,18 @@ fn check_overlaps(context: &Context<'_>, forest: &Forest, mut new: Vec<NewExtent
     new.dedup_by_key(|extent| extent.range);
     for pair in new.windows(2).filter(|pair| pair[0].range.1 > pair[1].range.0) {
         let NewExtent { range: (start, end), subvolume } = pair[1];
-        let message = format_args!(
-            "in its log: {} bytes of data, but other logged data is at {}",
-            end - start,
-            pair[0].range.0
-        );
-        context.find(Kind::LogExtent, Location::tree(subvolume).at(start), message);
+        let (len_bytes, other) = (end - start, pair[0].range.0);
+        let over = LogEvidence::OverLoggedData { len_bytes, other };
+        context.find(Location::tree(subvolume).at(start), over);
     }
     let blocks = forest.blocks().iter().filter(|block| block.tree == objectid::TREE_LOG);
     for block in blocks {
         let end = block.logical.saturating_add(context.nodesize as u64);
         let before = new.partition_point(|extent| extent.range.0 < end);
         if before > 0 && new[before - 1].range.1 > block.logical {
-            let message = format_args!("logged data is at {}, too", new[before - 1].range.0);
+            let start = new[before - 1].range.0;
             let location = Location::tree(objectid::TREE_LOG).at(block.logical);
-            context.find(Kind::LogBlock, location, message);
+            context.find(location, LogEvidence::InLoggedData { start });
         }
     }
     new.into_iter().map(|extent| extent.range).collect()

@@ -16,7 +16,8 @@ pub(crate) use data::{LoggedData, check as check_data};
 
 use crate::blocks::{Forest, TreeRoot, for_each_item};
 use crate::context::Context;
-use crate::report::{Kind, Location};
+use crate::evidence::{ItemEvidence, SuperblockEvidence, TreeEvidence};
+use crate::report::Location;
 
 /// The log of a subvolume.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +34,7 @@ pub(crate) fn plant(context: &Context<'_>, forest: &mut Forest) -> Vec<Log> {
         return Vec::new();
     }
     if usize::from(level) >= MAX_LEVELS {
-        let message = format_args!("its log tree has level {level}");
-        context.find(Kind::SuperblockField, Location::FILE_SYSTEM, message);
+        context.find(Location::FILE_SYSTEM, SuperblockEvidence::LogLevel { found: level });
         return Vec::new();
     }
     // The log belongs to the transaction that the crash cut off.
@@ -44,20 +44,16 @@ pub(crate) fn plant(context: &Context<'_>, forest: &mut Forest) -> Vec<Log> {
     let mut logs: Vec<(u64, RootItem)> = Vec::new();
     let is_whole = for_each_item(context, forest, &root, |item| {
         if item.key.item_type != ItemType::ROOT_ITEM || item.key.objectid != objectid::TREE_LOG {
-            let message = format_args!("in the tree of log trees");
-            return item.find(context, Kind::UnexpectedItem, message);
+            return item.find(context, ItemEvidence::AmongLogs);
         }
         match RootItem::parse(item.data) {
             Ok(log) if usize::from(log.level) < MAX_LEVELS => logs.push((item.key.offset, log)),
-            Ok(log) => {
-                item.find(context, Kind::RootItem, format_args!("it has level {}", log.level));
-            }
-            Err(error) => item.find(context, Kind::ItemFormat, format_args!("{error}")),
+            Ok(log) => item.find(context, TreeEvidence::Level { found: log.level }),
+            Err(error) => item.find(context, ItemEvidence::Format { problem: error }),
         }
     });
     if !is_whole {
-        let message = format_args!("logs may be unknown");
-        context.find(Kind::TreeIncomplete, Location::tree(objectid::TREE_LOG), message);
+        context.find(Location::tree(objectid::TREE_LOG), TreeEvidence::UnknownLogs);
     }
     let logs = logs.into_iter().map(|(subvolume, log)| {
         let (logical, generation) = (log.bytenr().0, log.generation.get());

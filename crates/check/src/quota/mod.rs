@@ -11,13 +11,14 @@ use larder_format::{ItemType, Node, objectid};
 
 use crate::blocks::{BlockId, BlockReader, ExpectedBlock, Forest, State};
 use crate::context::Context;
+use crate::evidence::{QuotaEvidence, QuotaGroupId};
 use crate::extents::ExtentTable;
 use crate::parallel;
-use crate::report::{Kind, Location};
+use crate::report::Location;
 use crate::roots::RootTree;
 use root_sets::{RootSets, SetId, TooMany};
 pub(crate) use tree::QuotaTree;
-use tree::{Id, Status};
+use tree::Status;
 
 /// Bytes referred to, and bytes of these that nothing else refers to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,15 +63,14 @@ fn compare(context: &Context<'_>, tree: &QuotaTree, counts: &BTreeMap<u64, Count
         let said = Counts { rfer: group.rfer.get(), excl: group.excl.get() };
         let real = counts.get(id).copied().unwrap_or_default();
         if said != real {
-            let message = format_args!(
-                "group {} says {} bytes, {} exclusive; it has {}, {}",
-                Id(*id),
-                said.rfer,
-                said.excl,
-                real.rfer,
-                real.excl
-            );
-            context.find(Kind::QuotaCount, Location::tree(objectid::QUOTA_TREE), message);
+            let evidence = QuotaEvidence::Counts {
+                group: QuotaGroupId(*id),
+                found_bytes: said.rfer,
+                found_exclusive: said.excl,
+                expected_bytes: real.rfer,
+                expected_exclusive: real.excl,
+            };
+            context.find(Location::tree(objectid::QUOTA_TREE), evidence);
         }
     }
 }

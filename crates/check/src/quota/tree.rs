@@ -9,7 +9,8 @@ use larder_format::{ItemType, read_exact_item};
 
 use crate::blocks::{Forest, Item, TreeRoot, for_each_item};
 use crate::context::Context;
-use crate::report::{Kind, Location};
+use crate::evidence::{QuotaEvidence, QuotaGroupId};
+use crate::report::Location;
 
 /// State of quotas as a whole.
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +40,8 @@ impl QuotaTree {
     ) -> Option<Self> {
         let mut tree = Self::default();
         let is_whole = for_each_item(context, forest, root, |item| {
-            if let Err(what) = tree.add(&item) {
-                item.find(context, Kind::QuotaItem, format_args!("{what}"));
+            if let Err(problem) = tree.add(&item) {
+                item.find(context, problem);
             }
         });
         if !is_whole {
@@ -50,13 +51,13 @@ impl QuotaTree {
         Some(tree)
     }
 
-    fn add(&mut self, item: &Item<'_>) -> Result<(), String> {
-        let (id, text) = (item.key.offset, |error: larder_format::FormatError| error.to_string());
+    fn add(&mut self, item: &Item<'_>) -> Result<(), QuotaEvidence> {
+        let (id, bad) = (item.key.offset, |problem| QuotaEvidence::Format { problem });
         match item.key.item_type {
             ItemType::QGROUP_STATUS => {
-                let (status, enabled) = QgroupStatusItem::parse(item.data).map_err(text)?;
+                let (status, enabled) = QgroupStatusItem::parse(item.data).map_err(bad)?;
                 if status.version.get() != 1 {
-                    return Err(format!("version {}", status.version));
+                    return Err(QuotaEvidence::Version { found: status.version.get() });
                 }
                 self.status = Some(Status {
                     flags: status.flags.get(),
@@ -65,44 +66,45 @@ impl QuotaTree {
                 });
             }
             ItemType::QGROUP_INFO => {
-                let info = read_exact_item::<QgroupInfoItem>(item.data).map_err(text)?;
+                let info = read_exact_item::<QgroupInfoItem>(item.data).map_err(bad)?;
                 self.groups.insert(id, *info);
             }
             ItemType::QGROUP_LIMIT => {
-                read_exact_item::<QgroupLimitItem>(item.data).map_err(text)?;
+                read_exact_item::<QgroupLimitItem>(item.data).map_err(bad)?;
                 self.limits.insert(id);
             }
             ItemType::QGROUP_RELATION => {
                 self.relations.insert((item.key.objectid, id));
             }
-            other => return Err(format!("{other} in the quota tree")),
+            other => return Err(QuotaEvidence::Unexpected { found: other }),
         }
         Ok(())
     }
 
     fn check(&self, context: &Context<'_>, location: Location) {
-        let find =
-            |message: std::fmt::Arguments<'_>| context.find(Kind::QuotaItem, location, message);
+        let find = |evidence: QuotaEvidence| context.find(location, evidence);
+        let named = |id: &u64| QuotaGroupId(*id);
         if self.status.is_none() {
-            find(format_args!("there is no status item"));
+            find(QuotaEvidence::NoStatus);
         }
         for id in self.groups.keys().filter(|id| !self.limits.contains(*id)) {
-            find(format_args!("group {} has no limits", Id(*id)));
+            find(QuotaEvidence::NoLimits { group: named(id) });
         }
         for id in self.limits.iter().filter(|id| !self.groups.contains_key(*id)) {
-            find(format_args!("group {} has limits and no counts", Id(*id)));
+            find(QuotaEvidence::NoCounts { group: named(id) });
         }
         for (member, group) in self.relations.iter().filter(|(a, b)| a < b) {
             for id in [member, group].into_iter().filter(|id| !self.groups.contains_key(*id)) {
-                find(format_args!("{} is in {}, but {} is none", Id(*member), Id(*group), Id(*id)));
+                let (member, group, missing) = (named(member), named(group), named(id));
+                find(QuotaEvidence::MemberOfNone { member, group, missing });
             }
         }
         for (a, b) in &self.relations {
             if !self.relations.contains(&(*b, *a)) {
-                find(format_args!("{} relates to {}, not back", Id(*a), Id(*b)));
+                find(QuotaEvidence::RelationNotBack { from: named(a), to: named(b) });
             }
             if a >> QGROUP_LEVEL_SHIFT == b >> QGROUP_LEVEL_SHIFT {
-                find(format_args!("{} and {} are of one level", Id(*a), Id(*b)));
+                find(QuotaEvidence::OneLevel { from: named(a), to: named(b) });
             }
         }
     }
@@ -134,15 +136,5 @@ impl QuotaTree {
             }
         }
         groups
-    }
-}
-
-/// The id of a quota group in its usual form: level and number.
-pub(crate) struct Id(pub(crate) u64);
-
-impl std::fmt::Display for Id {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let number = self.0 & ((1 << QGROUP_LEVEL_SHIFT) - 1);
-        write!(f, "{}/{number}", self.0 >> QGROUP_LEVEL_SHIFT)
     }
 }

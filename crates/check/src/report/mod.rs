@@ -7,7 +7,9 @@ mod sink;
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+
+use crate::evidence::Evidence;
 
 pub use affected::{AffectedFile, DeviceOffset};
 pub use kind::{Kind, Repair, Severity};
@@ -15,13 +17,14 @@ pub use location::Location;
 pub(crate) use sink::Sink;
 
 /// A finding.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The location.
     #[serde(rename = "where")]
     pub location: Location,
-    /// The state found, and the expected one.
-    pub message: String,
+    /// The state found, and the expected one. Its text is the message.
+    #[serde(rename = "message", serialize_with = "serialize_text")]
+    pub evidence: Evidence,
     /// Affected files, as far as they are known; some of them if they are many.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<AffectedFile>,
@@ -31,9 +34,18 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(crate) fn new(location: Location, message: String) -> Self {
-        Self { location, message, files: Vec::new(), devices: Vec::new() }
+    pub(crate) fn new(location: Location, evidence: Evidence) -> Self {
+        Self { location, evidence, files: Vec::new(), devices: Vec::new() }
     }
+
+    /// The state found, and the expected one, in words.
+    pub fn message(&self) -> String {
+        self.evidence.to_string()
+    }
+}
+
+fn serialize_text<S: Serializer>(evidence: &Evidence, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(evidence)
 }
 
 /// All findings of one kind.
@@ -111,8 +123,8 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for group in &self.kinds {
             let KindFindings { kind, severity, repair, count, findings } = group;
-            for Finding { location, message, files, devices } in findings {
-                writeln!(f, "{severity}: {kind}: {location}: {message}")?;
+            for Finding { location, evidence, files, devices } in findings {
+                writeln!(f, "{severity}: {kind}: {location}: {evidence}")?;
                 files.iter().try_for_each(|file| writeln!(f, "    {file}"))?;
                 devices.iter().try_for_each(|device| writeln!(f, "    {device}"))?;
             }
@@ -148,15 +160,18 @@ mod tests {
     use larder_format::{ItemType, Key};
 
     use super::*;
+    use crate::evidence::{InodeEvidence, SuperblockEvidence};
 
     fn report() -> Report {
         let sink = Sink::new(2);
         for number in (0..5).rev() {
             let key = Key::new(257 + number, ItemType::INODE_ITEM, 0);
             let location = Location::tree(5).at(4096).key(key);
-            sink.add(Kind::LinkCount, location, format_args!("number {number}"));
+            let evidence = InodeEvidence::Links { found: number as u32, expected: 1 };
+            sink.add(location, evidence.into());
         }
-        sink.add(Kind::SuperblockBad, Location::device(1).at_physical(65536), format_args!("bad"));
+        let evidence = SuperblockEvidence::Unreadable { problem: "bad".into() };
+        sink.add(Location::device(1).at_physical(65536), evidence.into());
         let (kinds, skipped) = sink.finish();
         Report { fsid: "id".into(), kinds, skipped, statistics: Statistics::default() }
     }
@@ -166,9 +181,10 @@ mod tests {
         let report = report();
         assert_eq!((report.count(), report.count_of(Kind::LinkCount)), (6, 5));
         assert_eq!(report.exit_code(), 1);
-        let messages: Vec<&str> =
-            report.kinds[1].findings.iter().map(|finding| finding.message.as_str()).collect();
-        assert_eq!(messages, ["number 3", "number 4"]);
+        let messages: Vec<String> = report.kinds[1].findings.iter().map(Finding::message).collect();
+        assert_eq!(messages, ["it counts 3 links, has 1", "it counts 4 links, has 1"]);
+        let expected = InodeEvidence::Links { found: 3, expected: 1 };
+        assert_eq!(report.kinds[1].findings[0].evidence, Evidence::Inode(expected));
     }
 
     #[test]
@@ -178,7 +194,7 @@ mod tests {
         assert_eq!(lines[0], "error: superblock-bad: device 1, offset 65536: bad");
         assert!(lines[1].ends_with("Repair: none yet (possible from a good copy)."), "{text}");
         let location = "tree 5, logical 4096, key (260 INODE_ITEM 0)";
-        assert_eq!(lines[2], format!("error: link-count: {location}: number 3"));
+        assert_eq!(lines[2], format!("error: link-count: {location}: it counts 3 links, has 1"));
         assert_eq!(lines[4], "error: link-count: and 3 more");
     }
 

@@ -1,8 +1,9 @@
 //! The sink for findings while a check runs: any thread adds to it, and its memory is bounded.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Mutex, PoisonError};
+
+use crate::evidence::Evidence;
 
 use super::{Finding, Kind, KindFindings, Location};
 
@@ -25,13 +26,13 @@ impl Sink {
         Self { kept_per_kind, kinds: Mutex::default(), skipped: Mutex::default() }
     }
 
-    /// Adds a finding. Formats its message only if it is kept.
-    pub(crate) fn add(&self, kind: Kind, location: Location, message: fmt::Arguments<'_>) {
+    /// Adds a finding.
+    pub(crate) fn add(&self, location: Location, evidence: Evidence) {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = kinds.entry(kind).or_default();
+        let kept = kinds.entry(evidence.kind()).or_default();
         kept.count += 1;
         if kept.findings.len() < self.kept_per_kind {
-            kept.findings.push(Finding::new(location, message.to_string()));
+            kept.findings.push(Finding::new(location, evidence));
         }
     }
 
@@ -45,7 +46,7 @@ impl Sink {
     pub(crate) fn finish(&self) -> (Vec<KindFindings>, Vec<String>) {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let group = |(kind, mut kept): (Kind, Kept)| {
-            kept.findings.sort_unstable();
+            kept.findings.sort_by_cached_key(|finding| (finding.location, finding.message()));
             KindFindings {
                 kind,
                 severity: kind.severity(),

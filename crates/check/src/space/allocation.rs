@@ -6,8 +6,9 @@ use larder_format::{BlockGroupFlags, objectid};
 
 use super::{BlockGroups, ChunkTree, DeviceExtent};
 use crate::context::Context;
+use crate::evidence::{ExtentEvidence, SpaceEvidence};
 use crate::extents::{ExtentRecord, ExtentTable};
-use crate::report::{Kind, Location};
+use crate::report::Location;
 
 /// Compares the stripes of chunks with device extents, and these with the devices.
 pub(crate) fn check_device_extents(
@@ -26,14 +27,13 @@ pub(crate) fn check_device_extents(
     }
     let known: BTreeSet<DeviceExtent> = extents.iter().copied().collect();
     for stripe in stripes.difference(&known) {
-        let DeviceExtent { chunk, len_bytes, .. } = stripe;
-        let message = format_args!("{len_bytes} bytes of the chunk at {chunk}");
-        context.find(Kind::ChunkWithoutDeviceExtent, stripe.location(), message);
+        let DeviceExtent { chunk, len_bytes, .. } = *stripe;
+        context.find(stripe.location(), SpaceEvidence::NoDeviceExtent { chunk, len_bytes });
     }
     for extent in known.difference(&stripes) {
-        let DeviceExtent { chunk, len_bytes, .. } = extent;
-        let message = format_args!("{len_bytes} bytes for a chunk at {chunk}");
-        context.find(Kind::DeviceExtentWithoutChunk, extent.location(), message);
+        let DeviceExtent { chunk, len_bytes, .. } = *extent;
+        let evidence = SpaceEvidence::NoChunkOfDeviceExtent { chunk, len_bytes };
+        context.find(extent.location(), evidence);
     }
     check_device_ranges(context, tree, extents);
     check_devices(context, tree, extents);
@@ -42,8 +42,9 @@ pub(crate) fn check_device_extents(
 fn check_device_ranges(context: &Context<'_>, tree: &ChunkTree, extents: &[DeviceExtent]) {
     for pair in extents.windows(2) {
         if pair[0].devid == pair[1].devid && pair[0].end() > pair[1].physical {
-            let message = format_args!("the previous one ends at {}", pair[0].end());
-            context.find(Kind::DeviceExtentOverlap, pair[1].location(), message);
+            let previous_end = pair[0].end();
+            let evidence = SpaceEvidence::DeviceExtentOverlaps { previous_end };
+            context.find(pair[1].location(), evidence);
         }
     }
     for extent in extents {
@@ -52,8 +53,8 @@ fn check_device_ranges(context: &Context<'_>, tree: &ChunkTree, extents: &[Devic
             && len_bytes.is_some_and(|len_bytes| extent.end() <= len_bytes);
         // Old mkfs.btrfs used the first MiB, too. The superblock in it is avoided like others.
         if !is_inside {
-            let message = format_args!("{} bytes", extent.len_bytes);
-            context.find(Kind::DeviceExtentRange, extent.location(), message);
+            let len_bytes = extent.len_bytes;
+            context.find(extent.location(), SpaceEvidence::OutsideOfDevice { len_bytes });
         }
     }
 }
@@ -67,16 +68,17 @@ fn check_devices(context: &Context<'_>, tree: &ChunkTree, extents: &[DeviceExten
     for (devid, device) in &tree.devices {
         let used = used_bytes.get(devid).copied().unwrap_or(0);
         if device.bytes_used.get() != used {
-            let message =
-                format_args!("it says {} bytes, its extents have {used}", device.bytes_used);
-            context.find(Kind::DeviceBytesUsed, Location::device(*devid), message);
+            let (found, expected) = (device.bytes_used.get(), used);
+            let evidence = SpaceEvidence::DeviceBytesUsed { found, expected };
+            context.find(Location::device(*devid), evidence);
         }
         let real = context.volume.device(*devid).and_then(|device| device.device().cloned());
         if let Some(len_bytes) = real.map(|device| device.len_bytes())
             && len_bytes < device.total_bytes.get()
         {
-            let message = format_args!("it has {len_bytes} bytes, not {}", device.total_bytes);
-            context.find(Kind::DeviceItem, Location::device(*devid), message);
+            let expected_bytes = device.total_bytes.get();
+            let evidence = SpaceEvidence::DeviceLen { found_bytes: len_bytes, expected_bytes };
+            context.find(Location::device(*devid), evidence);
         }
     }
 }
@@ -88,26 +90,21 @@ pub(crate) fn check_block_groups(context: &Context<'_>, tree: &ChunkTree, groups
         match groups.get(*start) {
             Some(group) if group.len_bytes == chunk.len_bytes() => {
                 if group.flags != chunk.flags() {
-                    let message = format_args!(
-                        "the block group's is {:#x}, the chunk's {:#x}",
-                        group.flags.bits(),
-                        chunk.flags().bits()
-                    );
-                    context.find(Kind::BlockGroupFlags, location, message);
+                    let (found, expected) = (group.flags.bits(), chunk.flags().bits());
+                    context.find(location, SpaceEvidence::BlockGroupFlags { found, expected });
                 }
             }
             _ => {
-                let message = format_args!("{} bytes", chunk.len_bytes());
-                context.find(Kind::ChunkWithoutBlockGroup, location, message);
+                let len_bytes = chunk.len_bytes();
+                context.find(location, SpaceEvidence::NoBlockGroup { len_bytes });
             }
         }
     }
     for group in &groups.groups {
         let chunk = tree.chunks.get(&group.start);
         if chunk.is_none_or(|chunk| chunk.len_bytes() != group.len_bytes) {
-            let message = format_args!("{} bytes", group.len_bytes);
             let location = Location::tree(group.tree).at(group.start);
-            context.find(Kind::BlockGroupWithoutChunk, location, message);
+            context.find(location, SpaceEvidence::NoChunk { len_bytes: group.len_bytes });
         }
     }
 }
@@ -118,8 +115,8 @@ pub(crate) fn check_extents(context: &Context<'_>, tree: &ChunkTree, extents: &E
     for extent in &extents.records {
         let chunk = tree.chunks.range(..=extent.start).next_back().map(|(_, chunk)| chunk);
         let Some(chunk) = chunk.filter(|chunk| extent.end() <= chunk.end().0) else {
-            let message = format_args!("{} bytes lie outside of all chunks", extent.len_bytes);
-            context.find(Kind::ExtentOutsideBlockGroup, location(extent), message);
+            let len_bytes = extent.len_bytes;
+            context.find(location(extent), ExtentEvidence::OutsideOfChunks { len_bytes });
             continue;
         };
         let wanted = if extent.is_data() {
@@ -128,8 +125,8 @@ pub(crate) fn check_extents(context: &Context<'_>, tree: &ChunkTree, extents: &E
             BlockGroupFlags::METADATA | BlockGroupFlags::SYSTEM
         };
         if !chunk.flags().intersects(wanted) {
-            let message = format_args!("it lies in a group of {}", chunk.flags().type_name());
-            context.find(Kind::ExtentOutsideBlockGroup, location(extent), message);
+            let found = chunk.flags().type_name();
+            context.find(location(extent), ExtentEvidence::InGroupOf { found });
         }
     }
 }
@@ -145,9 +142,9 @@ pub(crate) fn check_used(context: &Context<'_>, groups: &BlockGroups, extents: &
             .iter()
             .fold(0, |sum, extent| sum.saturating_add(extent.len_bytes));
         if used != group.used_bytes {
-            let message = format_args!("it says {}, its extents have {used}", group.used_bytes);
             let location = Location::tree(group.tree).at(group.start);
-            context.find(Kind::BlockGroupUsed, location, message);
+            let (found, expected) = (group.used_bytes, used);
+            context.find(location, SpaceEvidence::Used { found, expected });
         }
     }
 }
@@ -165,8 +162,8 @@ pub(crate) fn check_superblock_ranges(
     for chunk in tree.chunks.values() {
         for (start, len_bytes) in chunk.superblock_ranges() {
             for extent in extents.within(start.0, start.0.saturating_add(len_bytes)) {
-                let message = format_args!("the {len_bytes} bytes at {start} must stay free");
-                context.find(Kind::ExtentOnSuperblock, location(extent), message);
+                let start = start.0;
+                context.find(location(extent), ExtentEvidence::OnSuperblock { start, len_bytes });
             }
         }
     }

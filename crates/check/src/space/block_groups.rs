@@ -5,7 +5,7 @@ use larder_format::{BlockGroupFlags, ItemType, objectid, read_exact_item};
 
 use crate::blocks::{Forest, Item, TreeRoot, for_each_item};
 use crate::context::Context;
-use crate::report::Kind;
+use crate::evidence::{ItemEvidence, SpaceEvidence};
 
 /// A block group.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +43,9 @@ impl BlockGroups {
         for_each_item(context, forest, root, |item| match item.key.item_type {
             ItemType::BLOCK_GROUP_ITEM => self.add(context, &item),
             other => {
-                let message = format_args!("{other} in the block group tree");
-                item.find(context, Kind::UnexpectedItem, message);
+                let unexpected =
+                    ItemEvidence::Unexpected { found: other, tree: "block group tree" };
+                item.find(context, unexpected);
             }
         })
     }
@@ -53,17 +54,16 @@ impl BlockGroups {
     pub(crate) fn add(&mut self, context: &Context<'_>, item: &Item<'_>) {
         let group = match read_exact_item::<BlockGroupItem>(item.data) {
             Ok(group) => group,
-            Err(error) => return item.find(context, Kind::ItemFormat, format_args!("{error}")),
+            Err(error) => return item.find(context, ItemEvidence::Format { problem: error }),
         };
         let (start, len_bytes) = (item.key.objectid, item.key.offset);
         if group.chunk_objectid.get() != objectid::FIRST_CHUNK_TREE {
-            let message = format_args!("its chunk_objectid is {}", group.chunk_objectid);
-            item.find(context, Kind::ItemFormat, message);
+            let found = group.chunk_objectid.get();
+            item.find(context, ItemEvidence::BlockGroupChunk { found });
         }
         let used_bytes = group.used.get();
         if used_bytes > len_bytes {
-            let message = format_args!("{used_bytes} bytes used of {len_bytes}");
-            item.find(context, Kind::BlockGroupUsed, message);
+            item.find(context, SpaceEvidence::UsedOf { used_bytes, len_bytes });
         }
         let (tree, flags) = (item.tree, group.flags());
         self.groups.push(BlockGroup { tree, start, len_bytes, used_bytes, flags });

@@ -8,7 +8,8 @@ use larder_volume::Chunk;
 
 use crate::blocks::{Forest, Item, TreeRoot, for_each_item};
 use crate::context::Context;
-use crate::report::Kind;
+use crate::evidence::{ItemEvidence, SpaceEvidence};
+use crate::report::Location;
 
 /// The contents of the chunk tree.
 #[derive(Debug, Default)]
@@ -31,8 +32,8 @@ impl ChunkTree {
             ItemType::CHUNK_ITEM => tree.add_chunk(context, &item),
             ItemType::DEV_ITEM => tree.add_device(context, &item),
             other => {
-                let message = format_args!("{other} in the chunk tree");
-                item.find(context, Kind::UnexpectedItem, message);
+                let unexpected = ItemEvidence::Unexpected { found: other, tree: "chunk tree" };
+                item.find(context, unexpected);
             }
         });
         tree.check_stripes(context, root.tree);
@@ -41,23 +42,26 @@ impl ChunkTree {
 
     fn add_chunk(&mut self, context: &Context<'_>, item: &Item<'_>) {
         if item.key.objectid != objectid::FIRST_CHUNK_TREE {
-            item.find(context, Kind::ItemKey, format_args!("a chunk's objectid is 256"));
+            item.find(context, ItemEvidence::ChunkObjectid);
         }
         let parsed = match ChunkItem::parse(item.data) {
             Ok(parsed) => parsed,
-            Err(error) => return item.find(context, Kind::ItemFormat, format_args!("{error}")),
+            Err(error) => return item.find(context, ItemEvidence::Format { problem: error }),
         };
         if parsed.header.owner.get() != objectid::EXTENT_TREE {
-            item.find(context, Kind::Chunk, format_args!("its owner is {}", parsed.header.owner));
+            item.find(context, SpaceEvidence::ChunkOwner { found: parsed.header.owner.get() });
         }
         if u64::from(parsed.header.sector_size.get()) != context.sectorsize {
-            let message = format_args!("its sector_size is {}", parsed.header.sector_size);
-            item.find(context, Kind::Chunk, message);
+            let found = parsed.header.sector_size.get();
+            item.find(context, SpaceEvidence::ChunkSectorSize { found });
         }
         let start = Logical(item.key.offset);
         let chunk = match Chunk::from_item(start, &parsed, context.sectorsize as u32) {
             Ok(chunk) => chunk,
-            Err(error) => return item.find(context, Kind::Chunk, format_args!("{error}")),
+            Err(error) => {
+                let problem = error.to_string();
+                return item.find(context, SpaceEvidence::ChunkInvalid { problem });
+            }
         };
         if chunk.flags().contains(larder_format::BlockGroupFlags::SYSTEM) {
             self.system_items.insert(start.0, item.data.to_vec());
@@ -68,16 +72,15 @@ impl ChunkTree {
     fn add_device(&mut self, context: &Context<'_>, item: &Item<'_>) {
         let device = match read_exact_item::<DevItem>(item.data) {
             Ok(device) => *device,
-            Err(error) => return item.find(context, Kind::ItemFormat, format_args!("{error}")),
+            Err(error) => return item.find(context, ItemEvidence::Format { problem: error }),
         };
         let (devid, key) = (device.devid.get(), item.key);
         if key.objectid != objectid::DEV_ITEMS || key.offset != devid {
-            item.find(context, Kind::ItemKey, format_args!("of the device {devid}"));
+            item.find(context, ItemEvidence::Device { devid });
         }
         if device.bytes_used.get() > device.total_bytes.get() {
-            let DevItem { bytes_used, total_bytes, .. } = device;
-            let message = format_args!("{bytes_used} bytes used of {total_bytes}");
-            item.find(context, Kind::DeviceItem, message);
+            let (bytes_used, total_bytes) = (device.bytes_used.get(), device.total_bytes.get());
+            item.find(context, SpaceEvidence::DeviceUse { bytes_used, total_bytes });
         }
         self.devices.insert(devid, device);
     }
@@ -89,11 +92,9 @@ impl ChunkTree {
                 if device.is_some_and(|device| device.uuid() == stripe.dev_uuid) {
                     continue;
                 }
-                let message = format_args!(
-                    "a stripe lies on device {} {}, which the chunk tree does not list",
-                    stripe.devid, stripe.dev_uuid
-                );
-                context.find(Kind::Chunk, crate::report::Location::tree(tree).at(*start), message);
+                let (devid, uuid) = (stripe.devid, stripe.dev_uuid);
+                let evidence = SpaceEvidence::StripeWithoutDevice { devid, uuid };
+                context.find(Location::tree(tree).at(*start), evidence);
             }
         }
     }

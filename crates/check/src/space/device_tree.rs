@@ -5,7 +5,8 @@ use larder_format::{ItemType, objectid, read_exact_item};
 
 use crate::blocks::{Forest, Item, TreeRoot, for_each_item};
 use crate::context::Context;
-use crate::report::{Kind, Location};
+use crate::evidence::ItemEvidence;
+use crate::report::Location;
 
 /// A range of a device that belongs to a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,18 +40,18 @@ pub(crate) fn read(
         ItemType::PERSISTENT_ITEM if item.key.objectid == objectid::DEV_STATS => {
             // Later kernels may append counters.
             if item.data.len() < size_of::<DevStatsItem>() {
-                let message = format_args!("device statistics of {} bytes", item.data.len());
-                item.find(context, Kind::ItemFormat, message);
+                let found = item.data.len();
+                item.find(context, ItemEvidence::DeviceStatisticsLen { found });
             }
         }
         ItemType::DEV_REPLACE => {
             if let Err(error) = read_exact_item::<DevReplaceItem>(item.data) {
-                item.find(context, Kind::ItemFormat, format_args!("{error}"));
+                item.find(context, ItemEvidence::Format { problem: error });
             }
         }
         other => {
-            let message = format_args!("{other} in the device tree");
-            item.find(context, Kind::UnexpectedItem, message);
+            let unexpected = ItemEvidence::Unexpected { found: other, tree: "device tree" };
+            item.find(context, unexpected);
         }
     });
     is_whole.then_some(extents)
@@ -58,14 +59,14 @@ pub(crate) fn read(
 
 fn device_extent(context: &Context<'_>, item: &Item<'_>) -> Option<DeviceExtent> {
     let extent = read_exact_item::<DevExtent>(item.data)
-        .inspect_err(|error| item.find(context, Kind::ItemFormat, format_args!("{error}")))
+        .inspect_err(|error| item.find(context, ItemEvidence::Format { problem: error.clone() }))
         .ok()?;
     let DevExtent { chunk_tree, chunk_objectid, length, .. } = extent;
     if chunk_tree.get() != objectid::CHUNK_TREE
         || chunk_objectid.get() != objectid::FIRST_CHUNK_TREE
     {
-        let message = format_args!("it names the chunk {chunk_objectid} of tree {chunk_tree}");
-        item.find(context, Kind::ItemFormat, message);
+        let (chunk, tree) = (chunk_objectid.get(), chunk_tree.get());
+        item.find(context, ItemEvidence::DeviceExtentChunk { chunk, tree });
     }
     Some(DeviceExtent {
         devid: item.key.objectid,

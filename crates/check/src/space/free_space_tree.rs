@@ -9,8 +9,9 @@ use super::free_ranges::{self, Range};
 use super::{BlockGroup, BlockGroups, ChunkTree};
 use crate::blocks::{Forest, Item, TreeRoot, for_each_item};
 use crate::context::Context;
+use crate::evidence::{ItemEvidence, SpaceEvidence};
 use crate::extents::ExtentTable;
-use crate::report::{Kind, Location};
+use crate::report::Location;
 
 const MIB: u64 = 1 << 20;
 /// The block groups that mkfs.btrfs begins with, for which it leaves entries: where they start, and
@@ -37,8 +38,8 @@ pub(crate) fn check(context: &Context<'_>, forest: &mut Forest, root: &TreeRoot,
         ItemType::FREE_SPACE_EXTENT => reader.extent(&item),
         ItemType::FREE_SPACE_BITMAP => reader.bitmap(&item),
         other => {
-            let message = format_args!("{other} in the free space tree");
-            item.find(context, Kind::UnexpectedItem, message);
+            let unexpected = ItemEvidence::Unexpected { found: other, tree: "free space tree" };
+            item.find(context, unexpected);
         }
     });
     if !is_whole {
@@ -47,8 +48,8 @@ pub(crate) fn check(context: &Context<'_>, forest: &mut Forest, root: &TreeRoot,
     reader.finish();
     for group in &space.groups.groups {
         if !reader.seen.contains(&group.start) {
-            let message = format_args!("the block group has none");
-            context.find(Kind::FreeSpaceInfo, Location::tree(root.tree).at(group.start), message);
+            let location = Location::tree(root.tree).at(group.start);
+            context.find(location, SpaceEvidence::NoFreeSpaceInfo);
         }
     }
 }
@@ -76,7 +77,7 @@ impl Reader<'_, '_> {
         let info = match read_exact_item::<FreeSpaceInfo>(item.data) {
             Ok(info) => info,
             Err(error) => {
-                return item.find(self.context, Kind::ItemFormat, format_args!("{error}"));
+                return item.find(self.context, ItemEvidence::Format { problem: error });
             }
         };
         let (start, len_bytes) = (item.key.objectid, item.key.offset);
@@ -87,15 +88,14 @@ impl Reader<'_, '_> {
             if is_initial && self.is_in_front_of_chunks(range) && info.extent_count.get() == 1 {
                 self.leftover = Some(range);
             } else {
-                let message = format_args!("there is no such block group");
-                item.find(self.context, Kind::FreeSpaceInfo, message);
+                item.find(self.context, SpaceEvidence::FreeSpaceOfNothing);
             }
             return;
         };
         self.seen.insert(start);
         let flags = info.flags.get();
         if flags & !USING_BITMAPS != 0 {
-            item.find(self.context, Kind::FreeSpaceInfo, format_args!("flags {flags:#x}"));
+            item.find(self.context, SpaceEvidence::FreeSpaceFlags { found: flags });
         }
         self.current = Some(Current {
             group: *group,
@@ -123,17 +123,16 @@ impl Reader<'_, '_> {
                 && current.uses_bitmaps == is_bitmap
         });
         if current.is_none() {
-            let message = format_args!("it does not fit the block group before it");
-            item.find(self.context, Kind::FreeSpaceTree, message);
+            item.find(self.context, SpaceEvidence::FreeSpaceMisfit);
         }
         current
     }
 
     fn extent(&mut self, item: &Item<'_>) {
         let (start, len_bytes) = (item.key.objectid, item.key.offset);
-        if !item.data.is_empty() {
-            let message = format_args!("it has {} bytes, not 0", item.data.len());
-            item.find(self.context, Kind::ItemFormat, message);
+        let found = item.data.len();
+        if found > 0 {
+            item.find(self.context, ItemEvidence::Len { found, expected: 0 });
         }
         if self.leftover.take_if(|left| *left == (start, start.saturating_add(len_bytes))).is_some()
         {
@@ -148,8 +147,8 @@ impl Reader<'_, '_> {
         let (start, len_bytes) = (item.key.objectid, item.key.offset);
         let sectorsize = self.context.sectorsize;
         if item.data.len() as u64 != (len_bytes / sectorsize).div_ceil(8) {
-            let message = format_args!("a bitmap of {} bytes", item.data.len());
-            return item.find(self.context, Kind::ItemFormat, message);
+            let found = item.data.len();
+            return item.find(self.context, ItemEvidence::BitmapLen { found });
         }
         let Some(current) = self.current_for(item, true) else { return };
         let end = start + len_bytes;
@@ -162,16 +161,15 @@ impl Reader<'_, '_> {
     fn finish(&mut self) {
         if let Some((start, _)) = self.leftover.take() {
             let location = Location::tree(larder_format::objectid::FREE_SPACE_TREE).at(start);
-            let message = format_args!("there is no such block group");
-            self.context.find(Kind::FreeSpaceInfo, location, message);
+            self.context.find(location, SpaceEvidence::FreeSpaceOfNothing);
         }
         let Some(current) = self.current.take() else { return };
         let Current { group, extent_count, free, uses_bitmaps } = current;
         let free = if uses_bitmaps { free_ranges::join(free.into_iter()) } else { free };
         let location = Location::tree(larder_format::objectid::FREE_SPACE_TREE).at(group.start);
         if free.len() != extent_count as usize {
-            let message = format_args!("it counts {extent_count} extents, has {}", free.len());
-            self.context.find(Kind::FreeSpaceInfo, location, message);
+            let (found, expected) = (extent_count, free.len());
+            self.context.find(location, SpaceEvidence::FreeSpaceCount { found, expected });
         }
         let Space { chunks, extents, .. } = self.space;
         if !extents.is_whole {
@@ -179,8 +177,7 @@ impl Reader<'_, '_> {
         }
         let real = free_ranges::between_extents(extents, &group);
         if let Some(at) = free_ranges::first_difference(chunks, &group, &free, &real) {
-            let message = format_args!("it differs from the extent tree at {at}");
-            self.context.find(Kind::FreeSpaceTree, location, message);
+            self.context.find(location, SpaceEvidence::FreeSpaceDiffers { at });
         }
     }
 }

@@ -14,7 +14,8 @@ use super::free_ranges::{self, Range};
 use super::{BlockGroup, Space};
 use crate::blocks::reader::read_mirror;
 use crate::context::Context;
-use crate::report::{Kind, Location};
+use crate::evidence::SpaceEvidence;
+use crate::report::Location;
 use crate::roots::{CacheInode, RootTree};
 
 /// Page size of the kernels whose caches are checked.
@@ -31,16 +32,12 @@ pub(crate) fn check(context: &Context<'_>, roots: &RootTree, space: Space<'_>) {
     for (start, header) in &roots.caches {
         let location = Location::tree(objectid::ROOT_TREE).at(*start);
         let Some(group) = space.groups.get(*start) else {
-            context.find(Kind::SpaceCache, location, format_args!("there is no such block group"));
+            context.find(location, SpaceEvidence::CacheOfNothing);
             continue;
         };
         let ino = header.location.get().objectid;
         let Some(inode) = roots.cache_inodes.get(&ino) else {
-            context.find(
-                Kind::SpaceCache,
-                location,
-                format_args!("its inode {ino} does not exist"),
-            );
+            context.find(location, SpaceEvidence::CacheWithoutInode { inode: ino });
             continue;
         };
         if inode.generation != header.generation.get() || header.num_entries.get() == 0 {
@@ -48,7 +45,7 @@ pub(crate) fn check(context: &Context<'_>, roots: &RootTree, space: Space<'_>) {
         }
         match read_cache(context, header, inode, group) {
             Ok(free) => compare(context, space, group, &free, location),
-            Err(problem) => context.find(Kind::SpaceCache, location, format_args!("{problem}")),
+            Err(problem) => context.find(location, problem),
         }
     }
 }
@@ -62,8 +59,7 @@ fn compare(
 ) {
     let real = free_ranges::between_extents(space.extents, group);
     if let Some(at) = free_ranges::first_difference(space.chunks, group, free, &real) {
-        let message = format_args!("it differs from the extent tree at {at}");
-        context.find(Kind::SpaceCache, location, message);
+        context.find(location, SpaceEvidence::CacheDiffers { at });
     }
 }
 
@@ -73,16 +69,17 @@ fn read_cache(
     header: &FreeSpaceHeader,
     inode: &CacheInode,
     group: &BlockGroup,
-) -> Result<Vec<Range>, String> {
+) -> Result<Vec<Range>, SpaceEvidence> {
     let content = read_file(context, inode)?;
     let pages: Vec<&[u8]> = content.chunks_exact(PAGE_BYTES).collect();
     let after_crcs = pages.len() * size_of::<u32>();
     check_pages(&pages, after_crcs)?;
     let first = pages[0];
-    let (generation, _) =
-        read_prefix::<U64>(&first[after_crcs..]).map_err(|error| error.to_string())?;
+    let (generation, _) = read_prefix::<U64>(&first[after_crcs..])
+        .map_err(|problem| SpaceEvidence::CacheFormat { problem })?;
     if *generation != header.generation {
-        return Err(format!("generation {generation} in the file, {} outside", header.generation));
+        let (found, expected) = (generation.get(), header.generation.get());
+        return Err(SpaceEvidence::CacheGeneration { found, expected });
     }
     let mut bodies = pages.iter().enumerate().map(|(number, page)| {
         if number == 0 { &page[after_crcs + size_of::<u64>()..] } else { *page }
@@ -93,30 +90,30 @@ fn read_cache(
         let (start, len_bytes) = (entry.offset.get(), entry.bytes.get());
         match entry.kind {
             FREE_SPACE_V1_EXTENT => {
-                let end = start.checked_add(len_bytes).ok_or("an entry passes all addresses")?;
+                let end = start.checked_add(len_bytes).ok_or(SpaceEvidence::CacheEntryRange)?;
                 free.push((start, end));
             }
             FREE_SPACE_V1_BITMAP => {
-                let page = bodies.next().ok_or("there are fewer pages than bitmaps")?;
+                let page = bodies.next().ok_or(SpaceEvidence::CacheLacksBitmaps)?;
                 free.extend(free_ranges::of_bitmap(start, page, context.sectorsize));
             }
-            kind => return Err(format!("an entry of the unknown type {kind}")),
+            found => return Err(SpaceEvidence::CacheEntryType { found }),
         }
     }
     if free.iter().any(|range| range.0 < group.start || range.1 > group.end()) {
-        return Err("an entry lies outside of the block group".into());
+        return Err(SpaceEvidence::CacheEntryOutside);
     }
     free.sort_unstable();
     Ok(free_ranges::join(free.into_iter()))
 }
 
-fn check_pages(pages: &[&[u8]], after_crcs: usize) -> Result<(), String> {
-    let first = pages.first().ok_or("its file is empty")?;
-    let crcs = first.get(..after_crcs).ok_or("it has too many pages")?;
+fn check_pages(pages: &[&[u8]], after_crcs: usize) -> Result<(), SpaceEvidence> {
+    let first = pages.first().ok_or(SpaceEvidence::CacheEmpty)?;
+    let crcs = first.get(..after_crcs).ok_or(SpaceEvidence::CacheTooManyPages)?;
     for (number, (page, stored)) in pages.iter().zip(crcs.chunks_exact(4)).enumerate() {
         let body = if number == 0 { &page[after_crcs..] } else { page };
         if ChecksumType::Crc32c.compute(body).as_bytes() != stored {
-            return Err(format!("page {number} does not match its checksum"));
+            return Err(SpaceEvidence::CachePage { number });
         }
     }
     Ok(())
@@ -126,10 +123,10 @@ fn check_pages(pages: &[&[u8]], after_crcs: usize) -> Result<(), String> {
 fn read_entries<'a>(
     bodies: &mut impl Iterator<Item = &'a [u8]>,
     count: u64,
-) -> Result<Vec<FreeSpaceEntry>, String> {
+) -> Result<Vec<FreeSpaceEntry>, SpaceEvidence> {
     let mut entries = Vec::new();
     while (entries.len() as u64) < count {
-        let mut body = bodies.next().ok_or("there are fewer pages than entries")?;
+        let mut body = bodies.next().ok_or(SpaceEvidence::CacheLacksEntries)?;
         while (entries.len() as u64) < count {
             let Ok((entry, rest)) = read_prefix::<FreeSpaceEntry>(body) else { break };
             entries.push(*entry);
@@ -139,9 +136,9 @@ fn read_entries<'a>(
     Ok(entries)
 }
 
-fn read_file(context: &Context<'_>, inode: &CacheInode) -> Result<Vec<u8>, String> {
+fn read_file(context: &Context<'_>, inode: &CacheInode) -> Result<Vec<u8>, SpaceEvidence> {
     if inode.size > MOST_BYTES {
-        return Err(format!("its file has {} bytes", inode.size));
+        return Err(SpaceEvidence::CacheLen { found_bytes: inode.size });
     }
     let mut content = vec![0; (inode.size as usize).next_multiple_of(PAGE_BYTES)];
     for (offset, extent) in &inode.extents {
@@ -154,7 +151,8 @@ fn read_file(context: &Context<'_>, inode: &CacheInode) -> Result<Vec<u8>, Strin
         (0..copies)
             .map(|copy| read_mirror(context, logical, copy, &mut rest[..len]))
             .find(Result::is_ok)
-            .unwrap_or_else(|| Err("its file cannot be read".into()))?;
+            .and_then(Result::ok)
+            .ok_or(SpaceEvidence::CacheUnreadable)?;
     }
     Ok(content)
 }

@@ -7,7 +7,8 @@ use larder_format::{ItemType, Key, objectid};
 
 use crate::blocks::{Forest, TreeRoot, find_item};
 use crate::context::Context;
-use crate::report::{Kind, Location};
+use crate::evidence::SubvolumeEvidence;
+use crate::report::Location;
 use crate::roots::{RootTree, SubvolumeName};
 
 /// Compares references, back references and directory entries of subvolumes.
@@ -16,13 +17,13 @@ pub(crate) fn check(context: &Context<'_>, forest: &Forest, roots: &RootTree) {
         return;
     }
     for name in roots.refs.symmetric_difference(&roots.back_refs) {
-        let (has, lacks) = if roots.refs.contains(name) {
-            ("reference", "back reference")
+        let parent = name.parent;
+        let evidence = if roots.refs.contains(name) {
+            SubvolumeEvidence::NoBackReference { parent }
         } else {
-            ("back reference", "reference")
+            SubvolumeEvidence::NoReference { parent }
         };
-        let message = format_args!("its {has} in {} has no equal {lacks}", name.parent);
-        context.find(Kind::RootReference, Location::tree(name.child), message);
+        context.find(Location::tree(name.child), evidence);
     }
     let trees: HashMap<u64, &TreeRoot> =
         forest.roots().iter().map(|root| (root.tree, root)).collect();
@@ -42,13 +43,11 @@ fn check_entry(
 ) {
     let location = Location::tree(name.parent).inode(name.dirid);
     if roots.get(name.child).is_none() {
-        let message = format_args!("it names subvolume {}, which is not one", name.child);
-        return context.find(Kind::RootReferenceDangling, location, message);
+        return context.find(location, SubvolumeEvidence::NamesNone { subvolume: name.child });
     }
     let Some(parent) = trees.get(&name.parent) else {
-        let message =
-            format_args!("subvolume {} is said to lie in it, and it is no subvolume", name.child);
-        return context.find(Kind::RootReferenceDangling, location, message);
+        let subvolume = name.child;
+        return context.find(location, SubvolumeEvidence::InNoSubvolume { subvolume });
     };
     let key = Key::new(name.dirid, ItemType::DIR_INDEX, name.sequence);
     let Ok(item) = find_item(context, forest, parent, key) else {
@@ -62,9 +61,8 @@ fn check_entry(
             && *entry.name == *name.name
     });
     if !is_named {
-        let message =
-            format_args!("entry {} does not name subvolume {}", name.sequence, name.child);
-        context.find(Kind::RootReferenceDangling, location, message);
+        let (index, subvolume) = (name.sequence, name.child);
+        context.find(location, SubvolumeEvidence::OtherEntry { index, subvolume });
     }
 }
 
@@ -80,14 +78,12 @@ fn check_unnamed(context: &Context<'_>, roots: &RootTree) {
         let location = Location::tree(entry.id);
         if entry.is_deleted() {
             if !roots.orphans.contains(&entry.id) {
-                let message = format_args!("the subvolume is deleted and not listed for deletion");
-                context.find(Kind::OrphanMissing, location, message);
+                context.find(location, SubvolumeEvidence::NotListedForDeletion);
             }
             continue;
         }
         if !named.contains(&entry.id) {
-            let message = format_args!("no other subvolume names it");
-            context.find(Kind::SubvolumeUnnamed, location, message);
+            context.find(location, SubvolumeEvidence::Unnamed);
         }
     }
 }

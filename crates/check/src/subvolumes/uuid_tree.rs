@@ -7,7 +7,8 @@ use larder_format::{ItemType, Key, objectid};
 
 use crate::blocks::{Forest, TreeRoot, for_each_item};
 use crate::context::Context;
-use crate::report::{Kind, Location};
+use crate::evidence::{ItemEvidence, SubvolumeEvidence};
+use crate::report::Location;
 use crate::roots::RootTree;
 
 /// Reads the uuid tree and reports where it differs from the root items. The kernel ignores a tree
@@ -23,12 +24,12 @@ pub(crate) fn check(context: &Context<'_>, forest: &mut Forest, root: &TreeRoot,
             return;
         }
         if !is_uuid {
-            let message = format_args!("{} in the uuid tree", item.key.item_type);
-            return item.find(context, Kind::UnexpectedItem, message);
+            let (found, tree) = (item.key.item_type, "uuid tree");
+            return item.find(context, ItemEvidence::Unexpected { found, tree });
         }
         match uuid_items(item.data) {
             Ok(ids) => listed.extend(ids.iter().map(|id| (item.key, id.get()))),
-            Err(error) => item.find(context, Kind::ItemFormat, format_args!("{error}")),
+            Err(error) => item.find(context, ItemEvidence::Format { problem: error }),
         }
     });
     let is_used =
@@ -46,15 +47,14 @@ pub(crate) fn check(context: &Context<'_>, forest: &mut Forest, root: &TreeRoot,
         wanted.extend(present.map(|(uuid, kind)| (uuid_key(uuid, kind), entry.id)));
     }
     for (key, id) in listed.difference(&wanted) {
-        let message =
-            format_args!("it lists subvolume {id}, which has another uuid or does not exist");
-        context.find(Kind::UuidTree, Location::tree(root.tree).key(*key), message);
+        let location = Location::tree(root.tree).key(*key);
+        context.find(location, SubvolumeEvidence::ListsOther { subvolume: *id });
     }
     for (key, id) in wanted.difference(&listed) {
         // A subvolume that is being deleted may have left the tree already.
         if roots.get(*id).is_some_and(|entry| !entry.is_deleted()) && *id != objectid::FS_TREE {
-            let message = format_args!("it does not list subvolume {id}");
-            context.find(Kind::UuidTree, Location::tree(root.tree).key(*key), message);
+            let location = Location::tree(root.tree).key(*key);
+            context.find(location, SubvolumeEvidence::Lacks { subvolume: *id });
         }
     }
 }

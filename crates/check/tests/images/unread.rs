@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use larder_check::evidence::{ChecksumEvidence, Evidence};
 use larder_check::{Kind, Options, Report, check};
 use larder_device::{Access, Device, FileDevice, Operation};
 use larder_format::item::FileExtent;
@@ -16,11 +17,11 @@ use crate::patient::Patient;
 const SECTOR: u64 = 4096;
 
 #[track_caller]
-fn message(report: &Report, kind: Kind) -> &str {
+fn found(report: &Report, kind: Kind) -> (String, Evidence) {
     let group = report.kinds.iter().find(|group| group.kind == kind);
     let group = group.unwrap_or_else(|| panic!("no {kind}:\n{report}"));
     let [finding] = &group.findings[..] else { panic!("one sector is bad:\n{report}") };
-    &finding.message
+    (finding.message(), finding.evidence.clone())
 }
 
 #[test]
@@ -59,12 +60,16 @@ fn the_error_of_a_device_is_told() {
 
     fail(1);
     let report = checked();
-    let said = message(&report, Kind::DataCopyBad);
+    let (said, evidence) = found(&report, Kind::DataCopyBad);
+    let is_of_copy = |evidence| {
+        matches!(evidence, Evidence::Checksum(ChecksumEvidence::CopyUnreadable { copy: 1, .. }))
+    };
+    assert!(is_of_copy(evidence), "{said}");
     assert!(said.starts_with("copy 1 cannot be read: "), "{said}");
     assert!(said.contains("Input/output error"), "{said}");
 
     fail(0);
     let report = checked();
-    let said = message(&report, Kind::DataChecksum);
+    let (said, _) = found(&report, Kind::DataChecksum);
     assert!(said.starts_with("no copy matches: copy 0 cannot be read: "), "{said}");
 }

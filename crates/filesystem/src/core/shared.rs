@@ -7,11 +7,11 @@ use larder_format::item::RootItem;
 use larder_format::{ItemType, Key, objectid};
 use larder_volume::Volume;
 
-use crate::core::policy::WritePolicy;
+use crate::cache::decompressed::DecompressedExtents;
 use crate::core::writer::Writer;
 use crate::error::{Error, Result};
-use crate::file::decompressed::DecompressedExtents;
-use crate::subvolume::info::SubvolumeName;
+use crate::item::subvolume_info::SubvolumeName;
+use crate::settings::policy::WritePolicy;
 
 /// An open file system, below its handles: in the state of its last commit or, open for writing, in
 /// the current state.

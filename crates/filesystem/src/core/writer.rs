@@ -10,37 +10,40 @@
 //! - Data is on the devices before any item refers to it. Until the trees refer to it, readers find
 //!   it in memory.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
 
 use larder_btree::{LiveTree, TreeView};
 use larder_format::feature::IncompatFlags;
 use larder_format::{ItemType, Key, objectid};
+use larder_locks::rank::{RENAMES, SUBVOLUMES};
+use larder_locks::{RankedMutex, RankedRwLock};
 use larder_transaction::TransactionManager;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
-use crate::core::ids::Ids;
-use crate::core::live_subvolume::LiveSubvolume;
-use crate::core::policy::WritePolicy;
-use crate::core::tuning::{FindExtents, Tuning};
-use crate::directory::names::Names;
+use crate::cache::extent_map::ExtentMaps;
+use crate::compression::compress::WriteCompression;
+use crate::compression::compressors::Compressors;
 use crate::error::{Error, Result};
-use crate::file::extent_map::ExtentMaps;
-use crate::file::writeback::compress::WriteCompression;
-use crate::file::writeback::compressors::Compressors;
-use crate::file::writeback::dirty_inodes::DirtyInodes;
-use crate::filesystem::stats::{DelayedStats, ExtentMapStats};
-use crate::inode::delayed::table::DelayedInodes;
-use crate::inode::live::LiveInode;
-use crate::inode::orphans::Orphans;
-use crate::inode::table::InodeTable;
-use crate::log::logged_inodes::LoggedInodes;
-use crate::log::sync_queue::Syncs;
-use crate::subvolume::deleted::DeletedSubvolumes;
-use crate::subvolume::pending_snapshots::PendingSnapshots;
-use crate::subvolume::renamed::RenamedSubvolumes;
-use crate::subvolume::send_guards::SendGuards;
-use crate::xattr::property::inheritable;
+use crate::item::property::inheritable;
+use crate::live::delayed::table::DelayedInodes;
+use crate::live::deleted_subvolumes::DeletedSubvolumes;
+use crate::live::dirty_inodes::DirtyInodes;
+use crate::live::ids::Ids;
+use crate::live::inode::LiveInode;
+use crate::live::logged_inodes::LoggedInodes;
+use crate::live::names::Names;
+use crate::live::orphans::Orphans;
+use crate::live::pending_snapshots::PendingSnapshots;
+use crate::live::renamed_subvolumes::RenamedSubvolumes;
+use crate::live::send_guards::SendGuards;
+use crate::live::subvolume::LiveSubvolume;
+use crate::live::sync_queue::Syncs;
+use crate::live::table::InodeTable;
+use crate::settings::inspector::Inspector;
+use crate::settings::policy::WritePolicy;
+use crate::settings::tuning::{FindExtents, Tuning};
+use crate::stats::{DelayedStats, ExtentMapStats};
 
 /// The parts of a file system that exist only while it is open for writing.
 pub(crate) struct Writer {
@@ -56,6 +59,8 @@ pub(crate) struct Writer {
     pub(crate) ids: Ids,
     /// Subvolumes that must not change while they are sent.
     pub(crate) send_guards: SendGuards,
+    /// In tests.
+    pub(crate) inspector: OnceLock<Inspector>,
     /// How often content has moved.
     pub(crate) moves: AtomicU64,
     /// The inodes that logs have.
@@ -67,9 +72,9 @@ pub(crate) struct Writer {
     pub(crate) policy: RwLock<WritePolicy>,
     /// Held by the thread that moves a directory, so that meanwhile no directory comes to lie below
     /// another. Threads that need directories to stay where they are share it.
-    pub(crate) renames: RwLock<()>,
+    pub(crate) renames: RankedRwLock<(), RENAMES>,
     /// Held by the thread that makes or removes a subvolume.
-    pub(crate) subvolumes: Mutex<()>,
+    pub(crate) subvolumes: RankedMutex<(), SUBVOLUMES>,
 }
 
 impl Writer {
@@ -96,6 +101,7 @@ impl Writer {
             deleted: DeletedSubvolumes::default(),
             ids: Ids::default(),
             send_guards: SendGuards::default(),
+            inspector: OnceLock::new(),
             moves: AtomicU64::new(0),
             logged_inodes: Arc::default(),
             renamed: RenamedSubvolumes::default(),
@@ -103,8 +109,8 @@ impl Writer {
             compression: RwLock::default(),
             compressors: Compressors::default(),
             policy: RwLock::default(),
-            renames: RwLock::default(),
-            subvolumes: Mutex::default(),
+            renames: RankedRwLock::default(),
+            subvolumes: RankedMutex::default(),
         }
     }
 

@@ -11,22 +11,23 @@ use larder_platform::OsStrExt;
 use larder_transaction::{Items, TreeItems};
 use zerocopy::IntoBytes;
 
-use crate::core::changed::{Changed, apply};
-use crate::directory::handle::Directory;
-use crate::directory::names::{Names, NewEntry, check_name};
+use crate::change::changeable::Changeable;
+use crate::change::locks::LockedInode;
+use crate::changed::{Changed, apply};
 use crate::error::{Error, Result};
-use crate::file::handle::File;
-use crate::inode::handle::{Inode, live_inode_of};
+use crate::handle::directory::Directory;
+use crate::handle::file::File;
+use crate::handle::inode::Inode;
 use crate::inode::inheritance::inherited;
-use crate::inode::inherited::{Inherited, PASSED_ON, S_ISGID};
-use crate::inode::live::InodeState;
-use crate::inode::metadata::FileType;
-use crate::inode::new::{NewInode, NewItem, entry_type, inline_item, new_item};
-use crate::inode::open::OpenInode;
-use crate::inode::orphans::orphan_key;
+use crate::item::attribute::attribute_item;
+use crate::item::metadata::FileType;
+use crate::item::new::{NewInode, NewItem, entry_type, inline_item, new_item};
+use crate::live::inherited::{Inherited, PASSED_ON, S_ISGID};
+use crate::live::inode::InodeState;
+use crate::live::names::{Names, NewEntry, check_name};
+use crate::live::open::OpenInode;
+use crate::live::orphans::orphan_key;
 use crate::operation::inode_change::{InodeChange, ItemReservation};
-use crate::subvolume::handle::Subvolume;
-use crate::xattr::item::attribute_item;
 
 /// Items of an inode without a name: inode, three attributes, orphan.
 const UNNAMED_ITEMS: u64 = 5;
@@ -45,28 +46,27 @@ impl Directory {
     /// `EINVAL` for other types, `ENOENT` in a directory that was removed, `EPERM`,
     /// `EROFS`, `ENOSPC`, `EDQUOT`.
     pub fn create_unnamed(&self, new: &NewInode) -> Result<File> {
-        let directory = self.live_inode()?;
+        let directory = self.changeable()?;
         if FileType::from_mode(new.mode) != Some(FileType::Regular) {
             return Err(Error::NotAFile);
         }
         let reservation = ItemReservation::adding(UNNAMED_ITEMS);
-        let mut change =
-            InodeChange::start(self.core(), self.subvolume().live()?, reservation, [directory])?;
-        let (handle, locked) = change.parts();
-        let state = locked.of(directory);
+        let (mut change, inode) = InodeChange::start(directory, reservation)?;
+        let generation = change.handle.generation();
+        let state = change.locked.of(inode);
         state.check_may_name()?;
-        let mut draft = self.draft(new, state, handle.generation(), None)?;
-        locked.clear();
+        let mut draft = self.draft(new, directory, state, generation, None)?;
+        let handle = change.unlock();
         draft.item.nlink = 0.into();
-        let tree = self.subvolume().live()?.tree();
-        apply(handle, || {
+        let tree = directory.subvolume.tree();
+        apply(&handle, || {
             draft.insert(tree, None)?;
             TreeItems::new(tree.clone()).insert(orphan_key(draft.number), &[])
         })?;
-        let live = draft.into_live_inode(self.subvolume())?;
+        let live = draft.into_live_inode(directory)?;
         live.write().is_unnamed = true;
         live.opens.unlink();
-        change.end()?;
+        handle.end()?;
         Inode::of_live_inode(self.subvolume().clone(), live).into_file()
     }
 
@@ -97,8 +97,8 @@ impl Directory {
     }
 
     fn make(&self, name: &[u8], new: &NewInode, target: Option<&[u8]>) -> Result<Inode> {
-        self.make_drafted(name, ITEMS, |state, generation| {
-            self.draft(new, state, generation, target)
+        self.make_drafted(name, ITEMS, |directory, state, generation| {
+            self.draft(new, directory, state, generation, target)
         })
     }
 
@@ -108,30 +108,25 @@ impl Directory {
         &self,
         name: &[u8],
         items: u64,
-        draft: impl FnOnce(&mut InodeState, u64) -> Result<Draft>,
+        draft: impl FnOnce(Changeable<'_>, &mut InodeState, u64) -> Result<Draft>,
     ) -> Result<Inode> {
-        let directory = self.live_inode()?;
+        let directory = self.changeable()?;
         check_name(name)?;
-        let mut change = InodeChange::start(
-            self.core(),
-            self.subvolume().live()?,
-            ItemReservation::adding(items),
-            [directory],
-        )?;
-        let (handle, locked) = change.parts();
-        let state = locked.of(directory);
+        let (mut change, inode) = InodeChange::start(directory, ItemReservation::adding(items))?;
+        let InodeChange { writer, locked, handle } = &mut change;
+        let (state, generation) = (locked.of(inode), handle.generation());
         self.check_not_removed()?;
         state.check_may_name()?;
-        let mut names = self.names();
+        let mut names = writer.names_of(&inode);
         names.check_free(self.number(), name)?;
-        let draft = draft(state, handle.generation())?;
+        let draft = draft(directory, state, generation)?;
         apply(handle, || {
-            let index = directory.next_index(state)?;
-            self.insert_named(&mut names, &draft, name, index, handle.generation())?;
-            state.names_grew(handle.generation(), name.len() as i64);
-            directory.put_item(state)
+            let index = inode.next_index(state)?;
+            draft.insert_named(&mut names, inode, name, index, generation)?;
+            state.names_grew(generation, name.len() as i64);
+            inode.put_item(state)
         })?;
-        let live = draft.into_live_inode(self.subvolume())?;
+        let live = draft.into_live_inode(directory)?;
         change.end()?;
         Ok(Inode::of_live_inode(self.subvolume().clone(), live))
     }
@@ -140,13 +135,14 @@ impl Directory {
     pub(crate) fn draft(
         &self,
         new: &NewInode,
+        directory: Changeable<'_>,
         state: &mut InodeState,
         generation: u64,
         target: Option<&[u8]>,
     ) -> Result<Draft> {
         let file_type = new.file_type()?;
         let inherited = inherited(self, state)?;
-        let number = self.subvolume().live()?.inode_numbers.next()?;
+        let number = directory.subvolume.inode_numbers.next()?;
         let mut item = new_item(new, generation, target);
         let attributes = inherited.pass_on(new, file_type, &state.item, &mut item);
         let policy = self.core().write_policy();
@@ -157,29 +153,6 @@ impl Directory {
             .collect();
         items.extend(target.map(|target| inline_item(number, generation, target)));
         Ok(Draft { number, file_type, item, items })
-    }
-
-    /// Inserts a new inode and its name in this directory.
-    pub(crate) fn insert_named(
-        &self,
-        names: &mut Names,
-        draft: &Draft,
-        name: &[u8],
-        index: u64,
-        generation: u64,
-    ) -> Changed<()> {
-        let mut reference = Vec::new();
-        InodeRef { index, name }.write(&mut reference);
-        let reference = (Key::new(draft.number, ItemType::INODE_REF, self.number()), reference);
-        draft.insert(names.tree(), Some(&reference))?;
-        names.insert(&NewEntry {
-            directory: live_inode_of(self),
-            name,
-            index,
-            location: Key::new(draft.number, ItemType::INODE_ITEM, 0),
-            file_type: entry_type(draft.file_type),
-            generation,
-        })
     }
 
     /// Whether a new inode in this directory would inherit anything: from the directory, or from
@@ -217,11 +190,33 @@ impl Draft {
         Ok(tree.insert_batch(&items)?)
     }
 
-    /// The live inode of an inode that was inserted into its tree.
-    pub(crate) fn into_live_inode(self, subvolume: &Subvolume) -> Result<OpenInode> {
-        let writer = subvolume.filesystem().writer()?;
-        let live =
-            writer.inodes().create(subvolume.live()?, self.number, self.file_type, self.item)?;
+    /// Inserts it into its tree, with its name in `directory`.
+    pub(crate) fn insert_named(
+        &self,
+        names: &mut Names,
+        directory: LockedInode<'_>,
+        name: &[u8],
+        index: u64,
+        generation: u64,
+    ) -> Changed<()> {
+        let mut reference = Vec::new();
+        InodeRef { index, name }.write(&mut reference);
+        let reference = (Key::new(self.number, ItemType::INODE_REF, directory.number()), reference);
+        self.insert(names.tree(), Some(&reference))?;
+        names.insert(&NewEntry {
+            directory: &directory,
+            name,
+            index,
+            location: Key::new(self.number, ItemType::INODE_ITEM, 0),
+            file_type: entry_type(self.file_type),
+            generation,
+        })
+    }
+
+    /// The live inode of an inode that was inserted into its tree, which is that of `directory`.
+    pub(crate) fn into_live_inode(self, directory: Changeable<'_>) -> Result<OpenInode> {
+        let Changeable { writer, subvolume, .. } = directory;
+        let live = writer.inodes().create(subvolume, self.number, self.file_type, self.item)?;
         let is_xattr = |(key, _): &NewItem| key.item_type == ItemType::XATTR_ITEM;
         live.write().has_no_capability = !self.items.iter().any(is_xattr);
         Ok(live)

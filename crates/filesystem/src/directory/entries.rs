@@ -7,10 +7,10 @@ use larder_format::item::DirEntries;
 use larder_format::{FormatError, ItemType};
 
 use crate::directory::entry::{DirEntry, Entry};
-use crate::directory::handle::Directory;
 use crate::directory::listed::Listed;
 use crate::directory::walk::Walk;
 use crate::error::{Error, Result};
+use crate::handle::directory::Directory;
 
 /// Iterates over the entries of a directory in the order of their creation, without `.` and `..`.
 /// After an error it goes on with the next entry that can be read.

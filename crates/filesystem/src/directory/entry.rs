@@ -7,10 +7,10 @@ use larder_format::item::{self, NAME_MAX};
 use larder_format::{FormatError, ItemType, objectid};
 use larder_platform::OsStrExt;
 
-use crate::directory::handle::Directory;
 use crate::error::Result;
-use crate::inode::handle::Inode;
-use crate::inode::metadata::FileType;
+use crate::handle::directory::Directory;
+use crate::handle::inode::Inode;
+use crate::item::metadata::FileType;
 
 /// An entry of a directory (`DIR_INDEX`).
 #[derive(Clone, Debug)]

@@ -7,20 +7,21 @@ use larder_format::{ItemType, Key};
 use larder_platform::OsStrExt;
 use larder_transaction::{Handle, Items, TreeItems};
 
-use crate::core::changed::{Changed, apply};
+use crate::change::changeable::Changeable;
+use crate::changed::{Changed, apply};
 use crate::core::writer::Writer;
 use crate::directory::entry::Target;
-use crate::directory::handle::Directory;
-use crate::directory::names::{NewEntry, check_name};
 use crate::error::{Error, Result};
-use crate::inode::handle::Inode;
-use crate::inode::live::{InodeState, LiveInode};
-use crate::inode::metadata::FileType;
-use crate::inode::new::entry_type;
-use crate::inode::orphan_deletion::delete_orphans;
-use crate::inode::orphans::{Orphan, orphan_key};
+use crate::handle::directory::Directory;
+use crate::handle::inode::Inode;
+use crate::item::metadata::FileType;
+use crate::item::new::entry_type;
+use crate::live::inode::{InodeState, LiveInode};
+use crate::live::names::{NewEntry, check_name};
+use crate::live::orphans::{Orphan, orphan_key};
 use crate::operation::inode_change::{InodeChange, ItemReservation};
 use crate::subvolume::delete::Content;
+use crate::writeback::orphan_deletion::delete_orphans;
 
 /// Items that change with a name: entry, index, reference, orphan, and both inodes.
 const ITEMS: u64 = 6;
@@ -46,7 +47,7 @@ impl Directory {
     /// `EROFS`, `ENOSPC`, `EDQUOT`.
     pub fn link_child(&self, name: &OsStr, inode: &Inode) -> Result<()> {
         let name = name.as_bytes();
-        let (directory, linked) = (self.live_inode()?, inode.live_inode()?);
+        let (target, linked) = (self.changeable()?, inode.live_inode()?);
         check_name(name)?;
         if self.subvolume() != inode.subvolume() {
             return Err(Error::CrossSubvolume);
@@ -54,18 +55,14 @@ impl Directory {
         if inode.file_type() == FileType::Directory {
             return Err(Error::NotPermitted("a directory has one name"));
         }
-        let mut change = InodeChange::start(
-            self.core(),
-            self.subvolume().live()?,
-            ItemReservation::adding(ITEMS),
-            [directory, linked],
-        )?;
-        let (handle, locked) = change.parts();
+        let (mut change, [directory, linked]) =
+            InodeChange::start_with(target, ItemReservation::adding(ITEMS), [target.live, linked])?;
+        let InodeChange { writer, locked, handle } = &mut change;
         self.check_not_removed()?;
         locked.of(directory).check_may_name()?;
         let state = locked.of(linked);
         state.check_may_unname()?;
-        let mut names = self.names();
+        let mut names = writer.names_of(&directory);
         names.check_free(self.number(), name)?;
         match state.item.nlink.get() {
             0 if !state.is_unnamed => return Err(Error::NotFound),
@@ -78,7 +75,7 @@ impl Directory {
             let index = directory.next_index(locked.of(directory))?;
             names.insert_ref(inode.number(), self.number(), name, index)?;
             names.insert(&NewEntry {
-                directory,
+                directory: &directory,
                 name,
                 index,
                 location: Key::new(inode.number(), ItemType::INODE_ITEM, 0),
@@ -120,7 +117,8 @@ impl Directory {
 
     /// Removes the name of an inode that passes `check`.
     fn take_name(&self, name: &[u8], check: impl Fn(&Inode) -> Result<()>) -> Result<()> {
-        let (writer, directory) = (self.writer()?, self.live_inode()?);
+        let target = self.changeable()?;
+        let Changeable { writer, subvolume, .. } = target;
         let is_taken = loop {
             let found = self.child_named(name)?;
             check(&found)?;
@@ -136,15 +134,14 @@ impl Directory {
                 }
             }
             let live = found.live_inode()?;
-            let (space, subvolume) = (writer.manager.space(), self.subvolume().live()?);
+            let space = writer.manager.space();
             let most = space.references_at_once(ITEMS, MOST_EXTENTS, subvolume.deletion_priority());
-            let mut change = InodeChange::start(
-                self.core(),
-                subvolume,
+            let (mut change, [directory, live]) = InodeChange::start_with(
+                target,
                 ItemReservation::removing(ITEMS, subvolume).dropping(most),
-                [directory, live],
+                [target.live, live],
             )?;
-            let (handle, locked) = change.parts();
+            let InodeChange { locked, handle, .. } = &mut change;
             if self.find(name)? != Some(Target::Inode(found.number())) {
                 // Another thread was faster.
                 continue;
@@ -158,9 +155,9 @@ impl Directory {
             }
             let generation = handle.generation();
             apply(handle, || {
-                let mut names = self.names();
+                let mut names = writer.names_of(&directory);
                 let index = names.index_of(found.number(), self.number(), name)?;
-                names.remove(directory, name, index)?;
+                names.remove(&directory, name, index)?;
                 if !live.delete_now(writer, handle, locked.of(live), most)? {
                     names.remove_ref(found.number(), self.number(), name)?;
                     live.lose_name(locked.of(live), generation)?;
@@ -179,16 +176,16 @@ impl Directory {
 
     /// Removes the entry of a subvolume that is not there: nothing refers back to it.
     fn take_empty_subvolume(&self, name: &[u8]) -> Result<bool> {
-        let (directory, subvolume) = (self.live_inode()?, self.subvolume().live()?);
-        let reservation = ItemReservation::removing(ITEMS, subvolume);
-        let mut change = InodeChange::start(self.core(), subvolume, reservation, [directory])?;
-        let (handle, locked) = change.parts();
+        let target = self.changeable()?;
+        let reservation = ItemReservation::removing(ITEMS, target.subvolume);
+        let (mut change, directory) = InodeChange::start(target, reservation)?;
+        let InodeChange { writer, locked, handle } = &mut change;
         let state = locked.of(directory);
         self.check_not_removed()?;
         state.check_may_unname()?;
         let index = self.index_of(name)?;
         apply(handle, || {
-            self.names().remove(directory, name, index)?;
+            writer.names_of(&directory).remove(&directory, name, index)?;
             state.names_grew(handle.generation(), -(name.len() as i64));
             directory.put_item(state)
         })?;

@@ -10,7 +10,7 @@
 //! - An inode that was not in memory does not enter it, except a directory: checking that it is
 //!   named here means reading its reference, and a program that asks for attributes opens it next.
 //!
-//! [`InodeTable::has_entries_since`]: crate::inode::table::InodeTable::has_entries_since
+//! [`InodeTable::has_entries_since`]: crate::live::table::InodeTable::has_entries_since
 
 use std::iter;
 
@@ -19,12 +19,12 @@ use larder_format::{ItemType, Key};
 
 use crate::core::writer::Writer;
 use crate::directory::entry::{DirEntry, Entry, Target};
-use crate::directory::handle::Directory;
 use crate::error::{Error, Result};
-use crate::inode::handle::Inode;
-use crate::inode::id::InodeId;
-use crate::inode::metadata::{FileType, Metadata, parse_item};
-use crate::inode::table::InodeTable;
+use crate::handle::directory::Directory;
+use crate::handle::inode::Inode;
+use crate::item::id::InodeId;
+use crate::item::metadata::{FileType, Metadata, parse_item};
+use crate::live::table::InodeTable;
 
 /// An entry of a directory with its inode.
 #[derive(Debug)]

@@ -8,14 +8,14 @@ use larder_format::{FormatError, ItemType, name_hash, objectid};
 use larder_platform::OsStrExt;
 
 use crate::directory::entry::{DirEntry, Target};
-use crate::directory::handle::Directory;
 use crate::directory::path::resolve;
 use crate::error::{Error, Result};
-use crate::inode::handle::Inode;
-use crate::inode::links::Link;
-use crate::inode::metadata::FileType;
-use crate::subvolume::handle::Subvolume;
-use crate::subvolume::info::SubvolumeName;
+use crate::handle::directory::Directory;
+use crate::handle::inode::Inode;
+use crate::handle::subvolume::Subvolume;
+use crate::item::links::Link;
+use crate::item::metadata::FileType;
+use crate::item::subvolume_info::SubvolumeName;
 
 impl Directory {
     /// The inode at `path`, from here. A symbolic link at the end is not followed. Absolute paths

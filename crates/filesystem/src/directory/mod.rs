@@ -8,11 +8,9 @@
 pub(crate) mod create;
 pub(crate) mod entries;
 pub(crate) mod entry;
-pub(crate) mod handle;
 pub(crate) mod link;
 pub(crate) mod listed;
 pub(crate) mod lookup;
-pub(crate) mod names;
 pub(crate) mod path;
 pub(crate) mod rename;
 pub(crate) mod walk;

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use larder_platform::OsStrExt;
 
-use crate::directory::handle::Directory;
 use crate::error::{Error, Result};
-use crate::inode::handle::Inode;
-use crate::inode::metadata::FileType;
+use crate::handle::directory::Directory;
+use crate::handle::inode::Inode;
+use crate::item::metadata::FileType;
 
 /// Symbolic links in one path, as many as the kernel follows.
 const MAX_SYMLINKS: usize = 40;

@@ -2,26 +2,26 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::sync::Arc;
 
 use larder_format::{FormatError, ItemType, Key, objectid};
+use larder_locks::RankedReadGuard;
+use larder_locks::rank::RENAMES;
 use larder_platform::OsStrExt;
-use parking_lot::RwLockReadGuard;
 
-use crate::core::changed::{Changed, apply};
+use crate::change::locks::{LockedInode, LockedInodes};
+use crate::changed::{Changed, apply};
+use crate::commit::references::{enter_subvolume, leave_subvolume};
+use crate::core::writer::Writer;
 use crate::directory::create::Draft;
 use crate::directory::entry::Target;
-use crate::directory::handle::Directory;
-use crate::directory::names::{NewEntry, check_name};
 use crate::error::{Error, Result};
-use crate::inode::handle::{Inode, live_inode_of};
-use crate::inode::live::LiveInode;
-use crate::inode::metadata::FileType;
-use crate::inode::new::{NewInode, entry_type};
-use crate::inode::orphan_deletion::delete_orphans;
+use crate::handle::directory::Directory;
+use crate::handle::inode::Inode;
+use crate::item::metadata::FileType;
+use crate::item::new::{NewInode, entry_type};
+use crate::live::names::{NewEntry, check_name};
 use crate::operation::inode_change::{InodeChange, ItemReservation};
-use crate::operation::locks::LockedInodes;
-use crate::subvolume::references::{enter_subvolume, leave_subvolume};
+use crate::writeback::orphan_deletion::delete_orphans;
 
 /// Items that change: two entries and indexes, two references or four of subvolumes, an orphan,
 /// four inodes; and a whiteout with its entry, index, reference and access ACL.
@@ -94,20 +94,24 @@ impl<'a> Dentry<'a> {
         Ok(Self { directory, name, inode, target, index })
     }
 
-    /// The inode; a directory that stands for a subvolume has none.
-    fn live_inode(&self) -> Option<&Arc<LiveInode>> {
-        (!self.inode.is_empty_subvolume()).then(|| live_inode_of(&self.inode))
-    }
-
     fn is_directory(&self) -> bool {
         self.inode.file_type() == FileType::Directory
     }
 }
 
+/// A name whose directory and inode are locked.
+#[derive(Clone, Copy)]
+struct Locked<'c, 'a> {
+    dentry: &'c Dentry<'c>,
+    directory: LockedInode<'a>,
+    /// None for a directory that stands for a subvolume.
+    inode: Option<LockedInode<'a>>,
+}
+
 /// No name moves as long as this lives.
 #[doc(hidden)]
 pub struct WithoutRenames<'a> {
-    _renames: RwLockReadGuard<'a, ()>,
+    _renames: RankedReadGuard<'a, (), RENAMES>,
 }
 
 impl Directory {
@@ -156,7 +160,7 @@ impl Directory {
         new_name: &[u8],
         mode: RenameMode,
     ) -> Result<bool> {
-        let (from_live, to_live) = (self.live_inode()?, to.live_inode()?);
+        let (from, target) = (self.changeable()?, to.changeable()?);
         let old = Dentry::find(self, name)?;
         let there = match Dentry::find(to, new_name) {
             Ok(there) => Some(there),
@@ -167,30 +171,36 @@ impl Directory {
         if there.as_ref().is_some_and(|there| there.inode == old.inode) {
             return Ok(true);
         }
-        let mut inodes = vec![from_live, to_live, old.inode.live_inode()?];
-        inodes.extend(there.as_ref().and_then(Dentry::live_inode));
-        let reservation = ItemReservation::adding(ITEMS);
-        let mut change =
-            InodeChange::start(to.core(), to.subvolume().live()?, reservation, inodes)?;
-        self.subvolume().live()?.check_writable()?;
-        let (handle, locked) = change.parts();
+        let moved = old.inode.live_inode()?;
+        let replaced = there.as_ref().and_then(|there| there.inode.try_live_inode());
+        let (mut change, [from_inode, to_inode, moved, last]) = InodeChange::start_with(
+            target,
+            ItemReservation::adding(ITEMS),
+            [from.live, target.live, moved, replaced.unwrap_or(moved)],
+        )?;
+        from.subvolume.check_writable()?;
+        let replaced = replaced.map(|_| last);
+        let InodeChange { writer, locked, handle } = &mut change;
         let is_unchanged = self.find(name)? == Some(old.target)
             && to.find(new_name)? == there.as_ref().map(|there| there.target);
         if !is_unchanged {
             return Ok(false);
         }
-        check_inodes(locked, &old, to, there.as_ref(), mode)?;
-        check_room(&old, to, new_name, there.as_ref(), mode)?;
         let generation = handle.generation();
-        let whiteout = mode.whiteout().map(|new| {
-            let draft = self.draft(&new, locked.of(from_live), generation, None);
-            draft.map(|draft| (draft, name))
-        });
+        let old = Locked { dentry: &old, directory: from_inode, inode: Some(moved) };
+        let there =
+            there.as_ref().map(|dentry| Locked { dentry, directory: to_inode, inode: replaced });
+        let mut moving =
+            Change { writer, generation, locked, old, moved, there, to: to_inode, new_name, mode };
+        moving.check_inodes(to)?;
+        moving.check_room()?;
+        let whiteout = mode
+            .whiteout()
+            .map(|new| self.draft(&new, from, moving.locked.of(from_inode), generation, None));
         let whiteout = whiteout.transpose()?;
-        let mut moving = Change { generation, locked };
         apply(handle, || {
-            moving.run(&old, to, new_name, there.as_ref(), mode)?;
-            whiteout.iter().try_for_each(|(draft, name)| moving.white_out(self, draft, name))
+            moving.run()?;
+            whiteout.iter().try_for_each(|draft| moving.white_out(draft))
         })?;
         change.end()?;
         Ok(true)
@@ -273,135 +283,128 @@ fn check_replaceable(old: &Dentry<'_>, there: &Dentry<'_>) -> Result<()> {
     }
 }
 
-/// Refuses to move protected inodes, and read-only subvolumes to another directory, and to replace
-/// directories with names in them.
-fn check_inodes(
-    locked: &mut LockedInodes<'_>,
-    old: &Dentry<'_>,
-    to: &Directory,
-    there: Option<&Dentry<'_>>,
-    mode: RenameMode,
-) -> Result<()> {
-    let (from_live, to_live) = (live_inode_of(old.directory), live_inode_of(to));
-    old.directory.check_not_removed()?;
-    to.check_not_removed()?;
-    if old.inode.is_subvolume_root() {
-        to.subvolume().live()?.check_not_deleted()?;
-    }
-    locked.of(from_live).check_may_unname()?;
-    locked.of(to_live).check_may_name()?;
-    for dentry in [Some(old), there].into_iter().flatten() {
-        let Some(live) = dentry.live_inode() else { continue };
-        locked.of(live).check_may_unname()?;
-        // The root of a subvolume would have another parent, though no item of it says so.
-        if dentry.inode.is_subvolume_root() && old.directory != to {
-            dentry.inode.subvolume().live()?.check_writable()?;
-        }
-    }
-    if let Some(there) = there {
-        locked.of(to_live).check_may_unname()?;
-        let has_names =
-            |live: &Arc<LiveInode>| there.is_directory() && locked.of(live).size_bytes > 0;
-        if mode != RenameMode::Exchange && there.live_inode().is_some_and(has_names) {
-            return Err(Error::DirectoryNotEmpty);
-        }
-    }
-    Ok(())
-}
-
-/// Refuses names and references that do not fit.
-fn check_room(
-    old: &Dentry<'_>,
-    to: &Directory,
-    new_name: &[u8],
-    there: Option<&Dentry<'_>>,
-    mode: RenameMode,
-) -> Result<()> {
-    let check_ref = |inode: &Inode, directory: &Inode, name: &[u8]| {
-        if inode.is_subvolume_root() {
-            return Ok(());
-        }
-        inode.names().check_ref_room(inode.number(), directory.number(), name)
-    };
-    check_ref(&old.inode, to, new_name)?;
-    match there {
-        None => to.names().check_room(to.number(), new_name),
-        Some(there) if mode == RenameMode::Exchange => {
-            check_ref(&there.inode, old.directory, old.name)
-        }
-        Some(_) => Ok(()),
-    }
-}
-
 /// A rename in progress.
-struct Change<'c, 'l> {
+struct Change<'c, 'a> {
+    writer: &'a Writer,
     generation: u64,
-    locked: &'c mut LockedInodes<'l>,
+    locked: &'c mut LockedInodes<'a>,
+    old: Locked<'c, 'a>,
+    /// The inode of the old name.
+    moved: LockedInode<'a>,
+    /// What has the new name already.
+    there: Option<Locked<'c, 'a>>,
+    /// The directory that gets the new name.
+    to: LockedInode<'a>,
+    new_name: &'c [u8],
+    mode: RenameMode,
 }
 
 impl Change<'_, '_> {
-    fn run(
-        &mut self,
-        old: &Dentry<'_>,
-        to: &Directory,
-        new_name: &[u8],
-        there: Option<&Dentry<'_>>,
-        mode: RenameMode,
-    ) -> Changed<()> {
+    /// Refuses to move protected inodes, and read-only subvolumes to another directory, and to
+    /// replace directories with names in them.
+    fn check_inodes(&mut self, to: &Directory) -> Result<()> {
+        let old = self.old.dentry;
+        old.directory.check_not_removed()?;
+        to.check_not_removed()?;
+        if old.inode.is_subvolume_root() {
+            to.subvolume().live()?.check_not_deleted()?;
+        }
+        self.locked.of(self.old.directory).check_may_unname()?;
+        self.locked.of(self.to).check_may_name()?;
+        for Locked { dentry, inode, .. } in [Some(self.old), self.there].into_iter().flatten() {
+            let Some(inode) = inode else { continue };
+            self.locked.of(inode).check_may_unname()?;
+            // The root of a subvolume would have another parent, though no item of it says so.
+            if dentry.inode.is_subvolume_root() && old.directory != to {
+                dentry.inode.subvolume().live()?.check_writable()?;
+            }
+        }
+        if let Some(there) = self.there {
+            self.locked.of(self.to).check_may_unname()?;
+            let has_names = there.dentry.is_directory()
+                && there.inode.is_some_and(|inode| self.locked.of(inode).size_bytes > 0);
+            if self.mode != RenameMode::Exchange && has_names {
+                return Err(Error::DirectoryNotEmpty);
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses names and references that do not fit.
+    fn check_room(&self) -> Result<()> {
+        let check_ref = |named: Locked<'_, '_>, directory: LockedInode<'_>, name: &[u8]| {
+            let Some(inode) = named.inode.filter(|_| !named.dentry.inode.is_subvolume_root())
+            else {
+                return Ok(());
+            };
+            let names = self.writer.names_of(&inode);
+            names.check_ref_room(inode.number(), directory.number(), name)
+        };
+        check_ref(self.old, self.to, self.new_name)?;
+        match self.there {
+            None => self.writer.names_of(&self.to).check_room(self.to.number(), self.new_name),
+            Some(there) if self.mode == RenameMode::Exchange => {
+                check_ref(there, self.old.directory, self.old.dentry.name)
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn run(&mut self) -> Changed<()> {
+        let (old, there) = (self.old, self.there);
         self.take(old)?;
         if let Some(there) = there {
             self.take(there)?;
-            if mode != RenameMode::Exchange
-                && let Some(live) = there.live_inode()
-            {
-                live.lose_name(self.locked.of(live), self.generation)?;
-            }
         }
-        self.give(&old.inode, to, new_name)?;
-        match there {
-            // Second, as in the kernel: listings show that order.
-            Some(there) if mode == RenameMode::Exchange => {
-                self.give(&there.inode, old.directory, old.name)
+        match there.and_then(|there| there.inode.zip(Some(there.dentry))) {
+            Some((inode, dentry)) if self.mode == RenameMode::Exchange => {
+                self.give(&old.dentry.inode, self.moved, self.to, self.new_name)?;
+                // Second, as in the kernel: listings show that order.
+                self.give(&dentry.inode, inode, old.directory, old.dentry.name)
             }
-            _ => Ok(()),
+            replaced => {
+                if let Some((inode, _)) = replaced {
+                    inode.lose_name(self.locked.of(inode), self.generation)?;
+                }
+                self.give(&old.dentry.inode, self.moved, self.to, self.new_name)
+            }
         }
     }
 
     /// Removes a name.
-    fn take(&mut self, dentry: &Dentry<'_>) -> Changed<()> {
-        let directory = dentry.directory;
-        if let Some(index) = dentry.index {
-            directory.names().remove(live_inode_of(directory), dentry.name, index)?;
+    fn take(&mut self, Locked { dentry, directory, inode }: Locked<'_, '_>) -> Changed<()> {
+        let mut names = self.writer.names_of(&directory);
+        let index = if let Some(index) = dentry.index {
+            index
         } else if dentry.inode.is_subvolume_root() {
-            let index = leave_subvolume(
-                directory.writer_of_change(),
-                live_inode_of(directory),
-                dentry.inode.subvolume().id(),
-            )?;
-            directory.names().remove(live_inode_of(directory), dentry.name, index)?;
+            leave_subvolume(self.writer, &directory, dentry.inode.subvolume().id())?
         } else {
-            live_inode_of(&dentry.inode).set_name(None);
-            let mut names = directory.names();
-            let index = names.remove_ref(dentry.inode.number(), directory.number(), dentry.name)?;
-            names.remove(live_inode_of(directory), dentry.name, index)?;
-        }
+            inode.inspect(|inode| inode.set_name(None));
+            names.remove_ref(dentry.inode.number(), directory.number(), dentry.name)?
+        };
+        names.remove(&directory, dentry.name, index)?;
         self.directory_grew(directory, -(dentry.name.len() as i64))
     }
 
     /// Gives an inode a name.
-    fn give(&mut self, inode: &Inode, directory: &Directory, name: &[u8]) -> Changed<()> {
-        let live = live_inode_of(directory);
-        let index = live.next_index(self.locked.of(live))?;
+    fn give(
+        &mut self,
+        inode: &Inode,
+        live: LockedInode<'_>,
+        directory: LockedInode<'_>,
+        name: &[u8],
+    ) -> Changed<()> {
+        let index = directory.next_index(self.locked.of(directory))?;
         if inode.is_subvolume_root() {
-            let (writer, id) = (directory.writer_of_change(), inode.subvolume().id());
+            let (writer, id) = (self.writer, inode.subvolume().id());
             writer.renamed.renamed(id, self.generation, writer.manager.durable_generation());
-            enter_subvolume(writer, live, id, name, index, self.generation)?;
+            enter_subvolume(writer, &directory, id, name, index, self.generation)?;
             return self.directory_grew(directory, name.len() as i64);
         }
-        let mut names = directory.names();
+        let mut names = self.writer.names_of(&directory);
         names.insert_ref(inode.number(), directory.number(), name, index)?;
         names.insert(&NewEntry {
-            directory: live,
+            directory: &directory,
             name,
             index,
             location: Key::new(inode.number(), ItemType::INODE_ITEM, 0),
@@ -409,25 +412,23 @@ impl Change<'_, '_> {
             generation: self.generation,
         })?;
         self.directory_grew(directory, name.len() as i64)?;
-        let live = live_inode_of(inode);
         let state = self.locked.of(live);
         state.touch(self.generation, false);
         live.put_item(state)
     }
 
-    /// Gives a name that was removed from a directory to a whiteout.
-    fn white_out(&mut self, directory: &Directory, draft: &Draft, name: &[u8]) -> Changed<()> {
-        let live = live_inode_of(directory);
-        let index = live.next_index(self.locked.of(live))?;
-        let mut names = directory.names();
-        directory.insert_named(&mut names, draft, name, index, self.generation)?;
-        self.directory_grew(directory, name.len() as i64)
+    /// Gives the old name to a whiteout.
+    fn white_out(&mut self, draft: &Draft) -> Changed<()> {
+        let Locked { dentry, directory, .. } = self.old;
+        let index = directory.next_index(self.locked.of(directory))?;
+        let mut names = self.writer.names_of(&directory);
+        draft.insert_named(&mut names, directory, dentry.name, index, self.generation)?;
+        self.directory_grew(directory, dentry.name.len() as i64)
     }
 
-    fn directory_grew(&mut self, directory: &Directory, bytes: i64) -> Changed<()> {
-        let live = live_inode_of(directory);
-        let state = self.locked.of(live);
+    fn directory_grew(&mut self, directory: LockedInode<'_>, bytes: i64) -> Changed<()> {
+        let state = self.locked.of(directory);
         state.names_grew(self.generation, bytes);
-        live.put_item(state)
+        directory.put_item(state)
     }
 }

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use crate::directory::entries::Entries;
-use crate::directory::handle::Directory;
 use crate::error::{Error, Result};
-use crate::inode::handle::Inode;
-use crate::inode::metadata::FileType;
+use crate::handle::directory::Directory;
+use crate::handle::inode::Inode;
+use crate::item::metadata::FileType;
 
 /// Something below a directory.
 #[derive(Clone, Debug)]

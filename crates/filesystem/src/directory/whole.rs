@@ -9,14 +9,14 @@ use larder_format::{ItemType, Key, name_hash};
 use larder_platform::OsStrExt;
 
 use crate::directory::create::{Draft, check_target};
-use crate::directory::handle::Directory;
 use crate::error::{Error, Result};
 use crate::file::write::{WriteAs, WriteSpace};
+use crate::handle::directory::Directory;
+use crate::handle::inode::Inode;
 use crate::inode::attributes::SetAttributes;
-use crate::inode::handle::Inode;
-use crate::inode::metadata::FileType;
-use crate::inode::new::{NewInode, NewItem, inline_item, new_item};
-use crate::xattr::item::attribute;
+use crate::item::attribute::attribute;
+use crate::item::metadata::FileType;
+use crate::item::new::{NewInode, NewItem, inline_item, new_item};
 use crate::xattr::set::check_plain_xattr;
 
 /// Items of a new inode and its name, besides extended attributes: inode and reference, extent,
@@ -63,15 +63,16 @@ impl WholeInode<'_> {
             Some(WriteSpace::for_new(directory.core(), directory.subvolume().id(), &self.content)?)
         };
         let items = WHOLE_ITEMS + self.xattrs.len() as u64;
-        let inode = directory.make_drafted(name.as_bytes(), items, |_, generation| {
-            let number = directory.subvolume().live()?.inode_numbers.next()?;
-            let mut items = xattr_items(directory, number, generation, self.xattrs)?;
-            let inline = (is_inline && !self.content.is_empty()).then_some(&self.content[..]);
-            items.extend(inline.map(|data| inline_item(number, generation, data)));
-            let mut item: InodeItem = new_item(&self.new, generation, inline);
-            self.attributes.put(&mut item);
-            Ok(Draft { number, file_type, item, items })
-        })?;
+        let inode =
+            directory.make_drafted(name.as_bytes(), items, |changeable, _, generation| {
+                let number = changeable.subvolume.inode_numbers.next()?;
+                let mut items = xattr_items(directory, number, generation, self.xattrs)?;
+                let inline = (is_inline && !self.content.is_empty()).then_some(&self.content[..]);
+                items.extend(inline.map(|data| inline_item(number, generation, data)));
+                let mut item: InodeItem = new_item(&self.new, generation, inline);
+                self.attributes.put(&mut item);
+                Ok(Draft { number, file_type, item, items })
+            })?;
         let content = mem::take(&mut self.content);
         if let Some(space) = space {
             let as_new = WriteAs { is_open: true, sets_times: false };

@@ -222,7 +222,8 @@ impl Error {
     }
 
     /// An item of `tree` that breaks the rules of the format.
-    pub(crate) fn item(tree: u64, key: Key, problem: impl Into<FormatError>) -> Self {
+    #[doc(hidden)]
+    pub fn item(tree: u64, key: Key, problem: impl Into<FormatError>) -> Self {
         Self::Item { tree, key, problem: problem.into() }
     }
 }

@@ -6,19 +6,19 @@ use larder_format::item::{FileExtentKind, InodeFlags, MAX_EXTENT_BYTES};
 use larder_transaction::space::{Priority, Reservation, SpaceKind};
 use larder_transaction::{DataExtent, Handle, QuotaReservation};
 
-use crate::core::changed::Changed;
-use crate::core::shared::Core;
+use crate::change::changeable::Changeable;
+use crate::change::file_change::{FileChange, StillFile};
+use crate::changed::Changed;
 use crate::core::writer::Writer;
 use crate::error::{Error, Result};
-use crate::file::extent_items::FileExtents;
-use crate::file::handle::File;
+use crate::extents::items::FileExtents;
 use crate::file::punch::{What, clear};
 use crate::file::read_live::Need;
 use crate::file::write::MOST_BYTES;
-use crate::file::writeback::flush::{flush, write_back};
+use crate::handle::file::File;
 use crate::operation::data_reservation::{DataNeed, QUOTA_BLOCKS};
-use crate::operation::file_change::{FileChange, StillFile};
 use crate::operation::limits::reserve_quota;
+use crate::writeback::flush::{flush, write_back};
 use crate::xattr::capability::drop_capability;
 
 /// New extents in one transaction.
@@ -134,7 +134,8 @@ impl File {
         reserved: &mut Reserved,
         range: Range<u64>,
     ) -> Result<u64> {
-        let (live, core) = (self.live_inode()?, self.core());
+        let target = self.changeable()?;
+        let Changeable { core, live, .. } = target;
         let sectorsize = core.sectorsize();
         // Inline data gets a sector.
         let is_short = |size_bytes| (1..=sectorsize).contains(&size_bytes);
@@ -145,7 +146,7 @@ impl File {
         let need =
             DataNeed { extents: 2 * most, references: most, ..DataNeed::of_data(data_bytes, 1) };
         let reservation = writer.reserve_data(need)?;
-        let change = FileChange::start(self.core(), self.subvolume().live()?, [live], reservation)?;
+        let change = FileChange::start(target, reservation)?;
         let mut file = change.lock(live);
         file.check_mutable()?;
         if is_short(file.size_bytes) && !was_short {
@@ -159,7 +160,7 @@ impl File {
         let alone = file.exclude_readers();
         let extents = file.extents();
         let (holes, until) = extents.holes(range.start, range.end, EXTENTS_LOOKED_AT)?;
-        let (taken, until) = take_space(core, &mut reserved.data, holes, until)?;
+        let (taken, until) = take_space(writer, &mut reserved.data, holes, until)?;
         file.apply(|_| {
             for (start, data) in &taken {
                 let hole = start + data.len_bytes;
@@ -176,7 +177,7 @@ impl File {
         file.item.flags = flags.bits().into();
         file.touch(change.handle().generation(), true);
         drop(alone);
-        file.note_dirty()?;
+        file.note_dirty();
         write_back(&mut file)?;
         drop(file);
         change.end()?;
@@ -193,13 +194,14 @@ impl File {
         if size_bytes <= self.size_bytes() {
             return Ok(());
         }
-        let (live, core) = (self.live_inode()?, self.core());
+        let target = self.changeable()?;
+        let Changeable { core, live, .. } = target;
         // The sector that the file ends in, if it does not end at a sector's end.
         let has_part = |size_bytes: u64| !size_bytes.is_multiple_of(core.sectorsize());
         let had_part = has_part(self.size_bytes());
         let data_bytes = if had_part { core.sectorsize() } else { 0 };
         let reservation = writer.reserve_data(DataNeed::of_data(data_bytes, 2))?;
-        let change = FileChange::start(self.core(), self.subvolume().live()?, [live], reservation)?;
+        let change = FileChange::start(target, reservation)?;
         let mut file = change.lock(live);
         if has_part(file.size_bytes) && !had_part {
             // It became inline meanwhile.
@@ -210,7 +212,7 @@ impl File {
         file.absorb_reservation();
         self.grow_locked(&mut file, size_bytes)?;
         file.touch(change.handle().generation(), true);
-        file.note_dirty()?;
+        file.note_dirty();
         write_back(&mut file)?;
         drop(file);
         change.end()
@@ -239,7 +241,7 @@ impl File {
 /// Takes reserved space for the first `holes`. Returns the extent for each part, and the end of the
 /// last: `until` if that is all.
 fn take_space(
-    core: &Core,
+    writer: &Writer,
     reserved: &mut Reservation,
     holes: Vec<Range<u64>>,
     until: u64,
@@ -252,11 +254,11 @@ fn take_space(
             if wanted_bytes == 0 || taken.len() == EXTENTS_PER_STEP {
                 return Ok((taken, at));
             }
-            let data = match core.allocate_data(wanted_bytes) {
+            let data = match writer.allocate_data(wanted_bytes) {
                 Ok(data) => data,
                 Err(error) => {
                     for (_, data) in taken {
-                        core.give_up(data)?;
+                        writer.give_up(data)?;
                     }
                     return Err(error.into());
                 }

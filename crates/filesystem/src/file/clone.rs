@@ -10,15 +10,16 @@ use larder_format::feature::IncompatFlags;
 use larder_format::item::{FileExtentItem, InodeFlags};
 use larder_transaction::Handle;
 
+use crate::change::changeable::Changeable;
+use crate::change::file_change::{FileChange, StillFile};
 use crate::error::{Error, Result};
-use crate::file::extent_items::Stored;
-use crate::file::handle::File;
+use crate::extents::items::Stored;
 use crate::file::read_live::Need;
 use crate::file::write::{MOST_BYTES, WriteAs};
-use crate::file::writeback::flush::write_back;
-use crate::inode::live::LiveInode;
+use crate::handle::file::File;
+use crate::live::inode::LiveInode;
 use crate::operation::data_reservation::{DataNeed, reserve_within_quota};
-use crate::operation::file_change::{FileChange, StillFile};
+use crate::writeback::flush::write_back;
 use crate::xattr::capability::drop_capability;
 
 /// Extents that are shared in one transaction.
@@ -286,17 +287,13 @@ impl Share<'_> {
     /// Shares a first part. Returns its length, in whole sectors; none if it must be equal and is
     /// not.
     fn step(&self) -> Result<Option<u64>> {
-        let (source, target) = (self.source.live_inode()?, self.target.live_inode()?);
-        let core = self.target.core();
+        let changeable = self.target.changeable()?;
+        let Changeable { core, live: target, .. } = changeable;
+        let source = self.source.live_inode()?;
         let sectorsize = core.sectorsize();
         let (most, need) = self.need()?;
         let reservation = reserve_within_quota(core, self.target.subvolume().id(), need)?;
-        let change = FileChange::start(
-            self.target.core(),
-            self.target.subvolume().live()?,
-            [source, target],
-            reservation,
-        )?;
+        let change = FileChange::start_with(changeable, [source], reservation)?;
         self.check(source, target)?;
         for live in [source, target] {
             let mut file = change.lock(live);
@@ -332,7 +329,7 @@ impl Share<'_> {
             Why::New => file.item.transid = generation.into(),
             Why::Equal => {}
         }
-        file.note_dirty()?;
+        file.note_dirty();
         write_back(&mut file)?;
         drop(file);
         change.end()?;

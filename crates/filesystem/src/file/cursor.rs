@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::file::handle::File;
+use crate::handle::file::File;
 
 /// A position in a file that moves on as the file is read and written, as that of
 /// [`std::fs::File`]. Several cursors of a file do not affect each other.
@@ -11,8 +11,8 @@ use crate::file::handle::File;
 /// [`Filesystem::sync`](crate::Filesystem::sync); flushing does nothing.
 #[derive(Clone, Debug)]
 pub struct FileCursor {
-    pub(super) file: File,
-    pub(super) position: u64,
+    pub(crate) file: File,
+    pub(crate) position: u64,
 }
 
 impl FileCursor {

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use larder_format::compression::{Algorithm, ExtentKind, decompress};
 
+use crate::cache::decompressed::Identity;
 use crate::core::shared::Core;
 use crate::error::DataError;
-use crate::file::decompressed::Identity;
-use crate::file::extent::DiskExtent;
 use crate::file::read::Verify;
+use crate::item::extent::DiskExtent;
 
 thread_local! {
     /// A thread's buffer for compressed data: at most 128 KiB.
@@ -19,7 +19,7 @@ thread_local! {
 
 impl Core {
     /// Reads from `within` bytes into a compressed extent, decompressed.
-    pub(super) fn read_compressed(
+    pub(crate) fn read_compressed(
         &self,
         extent: &DiskExtent,
         algorithm: Algorithm,

@@ -4,14 +4,15 @@ use larder_format::compression::{Algorithm, ExtentKind, decompress};
 use larder_format::item::{FileExtentKind, InodeFlags, MAX_COMPRESSED_EXTENT_BYTES};
 use larder_transaction::{DataExtent, Error as EngineError};
 
+use crate::change::changeable::Changeable;
+use crate::change::file_change::{FileChange, StillFile};
 use crate::error::{Error, Result};
-use crate::file::handle::File;
 use crate::file::read_live::Need;
 use crate::file::write::MOST_BYTES;
-use crate::file::writeback::flush::write_back;
-use crate::inode::live::InodeState;
+use crate::handle::file::File;
+use crate::live::inode::InodeState;
 use crate::operation::data_reservation::{DataNeed, reserve_within_quota};
-use crate::operation::file_change::{FileChange, StillFile};
+use crate::writeback::flush::write_back;
 use crate::xattr::capability::drop_capability;
 
 /// Compressed data of a file: the part that the file has, and the whole.
@@ -37,9 +38,9 @@ impl File {
     /// that does not decompress to its stated length, that is not shorter than that, or that is
     /// longer than an extent, and for a file without checksums.
     pub fn write_encoded(&self, data: &[u8], encoded: &Encoded, offset: u64) -> Result<()> {
-        self.writer()?;
-        let core = self.core();
-        let (live, sectorsize) = (self.live_inode()?, core.sectorsize());
+        let target = self.changeable()?;
+        let Changeable { core, writer, live, .. } = target;
+        let sectorsize = core.sectorsize();
         let end = offset.checked_add(encoded.len_bytes).filter(|end| *end <= MOST_BYTES);
         let end = end.ok_or(Error::FileTooLarge)?;
         if !offset.is_multiple_of(sectorsize) {
@@ -61,7 +62,7 @@ impl File {
             ..DataNeed::of_data(room_bytes + 2 * sectorsize, 3)
         };
         let reservation = reserve_within_quota(core, self.subvolume().id(), need)?;
-        let change = FileChange::start(self.core(), self.subvolume().live()?, [live], reservation)?;
+        let change = FileChange::start(target, reservation)?;
         let mut file = change.lock(live);
         file.check_may_write(offset)?;
         if file.item.flags().contains(InodeFlags::NODATASUM) {
@@ -74,12 +75,12 @@ impl File {
             write_back(&mut file)?;
         }
         let entered = match kind {
-            ExtentKind::Inline => self.enter_inline(&mut file, data, encoded)?,
-            ExtentKind::Regular => match core.allocate_whole(room_bytes)? {
+            ExtentKind::Inline => enter_inline(&mut file, data, encoded)?,
+            ExtentKind::Regular => match writer.allocate_whole(room_bytes)? {
                 Some(extent) => {
                     let entered = self.enter_extent(&mut file, data, encoded, extent, offset);
                     if entered.is_err() {
-                        core.give_up(extent)?;
+                        writer.give_up(extent)?;
                     }
                     entered?;
                     true
@@ -97,31 +98,6 @@ impl File {
         self.write_at(&plain[start..start + encoded.len_bytes as usize], offset)
     }
 
-    /// Stores all data of the file inline, unless there is more. Returns whether it did.
-    fn enter_inline(
-        &self,
-        file: &mut StillFile<'_, '_>,
-        data: &[u8],
-        encoded: &Encoded,
-    ) -> Result<bool> {
-        let (writer, live, handle) = (self.writer()?, file.live(), file.handle());
-        let _alone = file.exclude_readers();
-        let extents = file.extents();
-        let sectorsize = extents.sectorsize;
-        if file.size_bytes > encoded.len_bytes || extents.has_any_from(sectorsize)? {
-            return Ok(false);
-        }
-        writer.note_compression(encoded.algorithm.name().as_bytes());
-        file.apply(|file| {
-            let dropped_bytes = extents.drop_range(0, sectorsize)?;
-            extents.insert_inline(data, encoded.len_bytes, Some(encoded.algorithm))?;
-            file.added(dropped_bytes, encoded.len_bytes, encoded.len_bytes);
-            file.touch(handle.generation(), true);
-            live.put_item(file)
-        })?;
-        Ok(true)
-    }
-
     /// Writes the data to `extent`, which was just allocated, and replaces the file's extents at
     /// `offset` with it. An error comes before the trees change.
     fn enter_extent(
@@ -132,7 +108,7 @@ impl File {
         extent: DataExtent,
         offset: u64,
     ) -> Result<()> {
-        let (writer, live, handle) = (self.writer()?, file.live(), file.handle());
+        let (writer, live, handle) = (file.writer(), file.live(), file.handle());
         let core = self.core();
         let sectorsize = core.sectorsize();
         let mut stored = data.to_vec();
@@ -146,7 +122,7 @@ impl File {
             self.load(file, &[Need::IfInline])?;
         }
         // First the data before it.
-        file.note_dirty()?;
+        file.note_dirty();
         write_back(file)?;
         let _alone = file.exclude_readers();
         writer.note_compression(encoded.algorithm.name().as_bytes());
@@ -177,6 +153,26 @@ impl InodeState {
         self.size_bytes = self.size_bytes.max(end);
         self.item.size = self.size_bytes.into();
     }
+}
+
+/// Stores all data of the file inline, unless there is more. Returns whether it did.
+fn enter_inline(file: &mut StillFile<'_, '_>, data: &[u8], encoded: &Encoded) -> Result<bool> {
+    let (writer, live, handle) = (file.writer(), file.live(), file.handle());
+    let _alone = file.exclude_readers();
+    let extents = file.extents();
+    let sectorsize = extents.sectorsize;
+    if file.size_bytes > encoded.len_bytes || extents.has_any_from(sectorsize)? {
+        return Ok(false);
+    }
+    writer.note_compression(encoded.algorithm.name().as_bytes());
+    file.apply(|file| {
+        let dropped_bytes = extents.drop_range(0, sectorsize)?;
+        extents.insert_inline(data, encoded.len_bytes, Some(encoded.algorithm))?;
+        file.added(dropped_bytes, encoded.len_bytes, encoded.len_bytes);
+        file.touch(handle.generation(), true);
+        live.put_item(file)
+    })?;
+    Ok(true)
 }
 
 impl Encoded {

@@ -12,12 +12,12 @@ use larder_btree::{ItemRef, Readahead, ViewCursor};
 use larder_format::{FileOffset, FormatError, ItemType, Key};
 
 use crate::error::{Error, Result};
-use crate::file::extent::{ExtentContent, MappedRange};
-use crate::file::handle::File;
-use crate::file::shown_extent::Extent;
 use crate::filesystem::sharing::OwnReferences;
-use crate::inode::handle::Inode;
-use crate::subvolume::handle::Subvolume;
+use crate::handle::file::File;
+use crate::handle::inode::Inode;
+use crate::handle::subvolume::Subvolume;
+use crate::item::extent::{ExtentContent, MappedRange};
+use crate::item::shown_extent::Extent;
 
 /// Iterates over the extents of a file without gaps: where there is no item, there is a hole. Ends
 /// after an error.

@@ -8,18 +8,18 @@
 
 use larder_format::item::InodeFlags;
 
-use crate::core::changed::apply;
+use crate::changed::apply;
 use crate::error::Result;
-use crate::file::handle::File;
 use crate::file::write::WriteAs;
+use crate::handle::file::File;
 use crate::inode::attributes::SetAttributes;
-use crate::inode::metadata::Timestamp;
+use crate::item::metadata::Timestamp;
 use crate::operation::inode_change::{InodeChange, ItemReservation};
 
 /// A regular file that is open for writing: see [`File::open_for_writing`].
 #[derive(Clone, Debug)]
 pub struct OpenFile {
-    pub(super) file: File,
+    pub(crate) file: File,
 }
 
 impl OpenFile {
@@ -89,11 +89,9 @@ impl OpenFile {
         let (mtime, ctime) = (Some(mtime), Some(ctime));
         let times = SetAttributes { mtime, ctime, ..SetAttributes::default() };
         times.check_times()?;
-        let live = self.file.live_inode()?;
-        let subvolume = self.file.subvolume().live()?;
         let item = ItemReservation::changing(1);
-        let mut change = InodeChange::start_on_open(self.file.core(), subvolume, item, live)?;
-        let (handle, locked) = change.parts();
+        let (mut change, live) = InodeChange::start_on_open(self.file.changeable()?, item)?;
+        let InodeChange { locked, handle, .. } = &mut change;
         let state = locked.of(live);
         state.touch(handle.generation(), false);
         times.put(&mut state.item);

@@ -4,15 +4,16 @@ use std::ops::Range;
 
 use larder_format::feature::IncompatFlags;
 
-use crate::core::changed::Changed;
+use crate::change::changeable::Changeable;
+use crate::change::file_change::FileChange;
+use crate::changed::Changed;
 use crate::core::writer::Writer;
 use crate::error::Result;
-use crate::file::extent_items::{Dropped, FileExtents, Stretch};
-use crate::file::handle::File;
+use crate::extents::items::{Dropped, FileExtents, Stretch};
 use crate::file::read_live::Need;
-use crate::file::writeback::flush::write_back;
+use crate::handle::file::File;
 use crate::operation::data_reservation::DataNeed;
-use crate::operation::file_change::FileChange;
+use crate::writeback::flush::write_back;
 use crate::xattr::capability::drop_capability;
 
 /// Extents that go in one transaction.
@@ -48,13 +49,13 @@ pub(crate) fn clear(file: &File, range: Range<u64>, what: What) -> Result<()> {
 /// Zeroes parts of sectors, and writes dirty data back. The locked file has zeros after its end
 /// already.
 fn clear_edges(file: &File, writer: &Writer, edges: &[Range<u64>]) -> Result<()> {
-    let (live, core) = (file.live_inode()?, file.core());
+    let target = file.changeable()?;
+    let Changeable { core, live, subvolume, .. } = target;
     let sectorsize = core.sectorsize();
     let sectors = edges.iter().filter(|edge| !edge.is_empty()).count() as u64;
-    let subvolume = file.subvolume().live()?;
     let need = DataNeed::of_data(sectors * sectorsize, 4);
     let reservation = writer.reserve_to_delete(need, subvolume.cut_priority())?;
-    let change = FileChange::start(file.core(), subvolume, [live], reservation)?;
+    let change = FileChange::start(target, reservation)?;
     let mut locked = change.lock(live);
     locked.check_may_cut()?;
     locked.absorb_reservation();
@@ -67,7 +68,7 @@ fn clear_edges(file: &File, writer: &Writer, edges: &[Range<u64>]) -> Result<()>
         file.zero(&mut locked, part);
     }
     locked.touch(change.handle().generation(), true);
-    locked.note_dirty()?;
+    locked.note_dirty();
     write_back(&mut locked)?;
     drop(locked);
     change.end()
@@ -76,15 +77,15 @@ fn clear_edges(file: &File, writer: &Writer, edges: &[Range<u64>]) -> Result<()>
 /// Removes the first extents in `range`, whole sectors, from the locked file. Returns the start of
 /// the rest of the range.
 fn clear_some(file: &File, writer: &Writer, range: Range<u64>, what: What) -> Result<u64> {
-    let (live, core) = (file.live_inode()?, file.core());
+    let target = file.changeable()?;
+    let Changeable { core, live, subvolume, .. } = target;
     let has_hole_items = !core.volume().superblock().has_incompat(IncompatFlags::NO_HOLES);
     let need = DataNeed { extents: CUT_EXTENTS, ..DataNeed::default() };
-    let subvolume = file.subvolume().live()?;
     let priority = subvolume.cut_priority();
     let most = writer.deletions_at_once(need, EXTENTS_PER_STEP, priority);
     let need = DataNeed { references: most as u64, ..need };
     let reservation = writer.reserve_to_delete(need, priority)?;
-    let change = FileChange::start(file.core(), subvolume, [live], reservation)?;
+    let change = FileChange::start(target, reservation)?;
     let mut locked = change.lock(live);
     locked.check_may_cut()?;
     let _alone = locked.exclude_readers();

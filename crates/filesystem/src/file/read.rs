@@ -11,14 +11,14 @@ use larder_format::item::InodeFlags;
 use larder_format::{FileOffset, Logical};
 use larder_platform::OsStringExt;
 
+use crate::cache::extent_map::{ExtentMap, KnownExtent};
 use crate::core::shared::Core;
 use crate::error::{DataError, Error, Result};
 use crate::file::cursor::FileCursor;
-use crate::file::extent::{DiskExtent, ExtentContent, InlineExtent, MappedRange};
-use crate::file::extent_map::{ExtentMap, KnownExtent};
-use crate::file::handle::File;
-use crate::inode::handle::Inode;
-use crate::inode::metadata::FileType;
+use crate::handle::file::File;
+use crate::handle::inode::Inode;
+use crate::item::extent::{DiskExtent, ExtentContent, InlineExtent, MappedRange};
+use crate::item::metadata::FileType;
 
 /// Data is read and verified in pieces of this size, so that a piece is verified while it is in the
 /// processor's cache.
@@ -28,7 +28,7 @@ const REMEMBERED_CHECKSUMS: u64 = 64;
 
 /// How data is verified.
 #[derive(Clone, Copy)]
-pub(super) enum Verify<'a> {
+pub(crate) enum Verify<'a> {
     /// It has no checksums.
     Not,
     /// By the checksums in the tree.
@@ -219,7 +219,7 @@ fn part_of(extent: &MappedRange, offset: u64, end: u64) -> (u64, usize) {
 }
 
 impl Verify<'_> {
-    pub(super) fn searched_if(has_checksums: bool) -> Self {
+    pub(crate) fn searched_if(has_checksums: bool) -> Self {
         if has_checksums { Self::Searched } else { Self::Not }
     }
 }
@@ -290,7 +290,7 @@ impl Core {
     }
 
     /// Reads data straight into `buf`: whole sectors if it has checksums.
-    pub(super) fn read_sectors(
+    pub(crate) fn read_sectors(
         &self,
         at: Logical,
         buf: &mut [u8],

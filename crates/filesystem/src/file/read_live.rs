@@ -5,13 +5,13 @@ use std::ops::Range;
 
 use larder_format::item::InodeFlags;
 
+use crate::change::file_change::LockedFile;
+use crate::change::locks::KeepsData;
 use crate::error::Result;
-use crate::file::extent::ExtentContent;
 use crate::file::extents::Waiting;
-use crate::file::handle::File;
-use crate::inode::live::{InodeState, LiveInode};
-use crate::operation::file_change::LockedFile;
-use crate::operation::locks::KeepsData;
+use crate::handle::file::File;
+use crate::item::extent::ExtentContent;
+use crate::live::inode::{InodeState, LiveInode};
 
 /// A sector to be made dirty, under some condition.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,14 +3,15 @@
 
 use larder_format::item::InodeFlags;
 
+use crate::change::changeable::Changeable;
+use crate::change::file_change::{FileChange, StillFile};
 use crate::core::writer::Writer;
 use crate::error::{Error, Result};
-use crate::file::handle::File;
 use crate::file::punch::EXTENTS_PER_STEP;
 use crate::file::write::MOST_BYTES;
-use crate::file::writeback::flush::write_back;
+use crate::handle::file::File;
 use crate::operation::data_reservation::DataNeed;
-use crate::operation::file_change::{FileChange, StillFile};
+use crate::writeback::flush::write_back;
 use crate::xattr::capability::drop_capability;
 
 impl File {
@@ -36,20 +37,21 @@ impl File {
 
     /// Does one step. Returns whether the size is reached.
     fn truncate_step(&self, writer: &Writer, size_bytes: u64, refuses: InodeFlags) -> Result<bool> {
-        let (live, core) = (self.live_inode()?, self.core());
+        let target = self.changeable()?;
+        let Changeable { core, subvolume, live, .. } = target;
         let sectorsize = core.sectorsize();
         let shrinks = size_bytes <= self.size_bytes();
         let (reservation, most) = if shrinks {
             let data_bytes = if size_bytes.is_multiple_of(sectorsize) { 0 } else { sectorsize };
             let need = DataNeed::of_data(data_bytes, 2);
-            let priority = self.subvolume().live()?.cut_priority();
+            let priority = subvolume.cut_priority();
             let most = writer.deletions_at_once(need, EXTENTS_PER_STEP, priority);
             let need = DataNeed { references: most as u64, ..need };
             (writer.reserve_to_delete(need, priority)?, most)
         } else {
             (writer.reserve_data(DataNeed::of_data(2 * sectorsize, 2))?, 0)
         };
-        let change = FileChange::start(self.core(), self.subvolume().live()?, [live], reservation)?;
+        let change = FileChange::start(target, reservation)?;
         let mut file = change.lock(live);
         file.check_none_of(refuses)?;
         if shrinks != (size_bytes <= file.size_bytes) {
@@ -67,7 +69,7 @@ impl File {
             } else {
                 self.grow_locked(&mut file, size_bytes)?;
             }
-            file.note_dirty()?;
+            file.note_dirty();
             write_back(&mut file)?;
         } else {
             let end = last[most - 1].0;
@@ -81,7 +83,7 @@ impl File {
                 item.size = item.size.get().min(end).into();
                 live.put_item(file)
             })?;
-            file.note_dirty()?;
+            file.note_dirty();
         }
         drop(file);
         change.end()?;

@@ -3,10 +3,10 @@
 use std::iter;
 
 use crate::error::Result;
-use crate::file::extent::{ExtentContent, MappedRange};
-use crate::file::handle::File;
-use crate::file::shown_extent::Extent;
 use crate::filesystem::sharing::{OwnReferences, SharingLookup};
+use crate::handle::file::File;
+use crate::item::extent::{ExtentContent, MappedRange};
+use crate::item::shown_extent::Extent;
 
 /// An extent of a file that is no hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

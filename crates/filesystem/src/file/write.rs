@@ -5,20 +5,21 @@ use std::ops::Range;
 
 use larder_format::item::InodeFlags;
 
+use crate::cache::dirty_space::Entrance;
+use crate::cache::reservation::DataReservation;
+use crate::change::changeable::Changeable;
+use crate::change::file_change::FileChange;
 use crate::core::shared::Core;
 use crate::core::writer::Writer;
 use crate::error::{Error, ErrorKind, Result};
-use crate::file::handle::File;
 use crate::file::open::OpenFile;
 use crate::file::read_live::Need;
-use crate::file::writeback::compression::compression_plan;
-use crate::file::writeback::dirty_space::Entrance;
-use crate::file::writeback::flush::{flush, flush_all};
-use crate::file::writeback::reservation::DataReservation;
+use crate::handle::file::File;
 use crate::inode::attributes::SetAttributes;
-use crate::inode::live::InodeState;
+use crate::live::inode::InodeState;
 use crate::operation::data_reservation::{DataNeed, reserve_within_quota};
-use crate::operation::file_change::FileChange;
+use crate::writeback::compression::compression_plan;
+use crate::writeback::flush::{flush, flush_all};
 use crate::xattr::capability::drop_capability;
 
 /// The longest file: the largest offset that a program can name. Its last byte shares its sector
@@ -93,8 +94,8 @@ impl File {
     /// As [`write_at`](Self::write_at). After an error content and times are unchanged.
     #[doc(hidden)]
     pub fn rewrite(&self, content: &[u8], times: &SetAttributes) -> Result<bool> {
-        self.writer()?;
-        let (live, core) = (self.live_inode()?, self.core());
+        let target = self.changeable()?;
+        let Changeable { core, writer, live, .. } = target;
         times.check_times()?;
         let len_bytes = content.len() as u64;
         if content.is_empty() || len_bytes > core.most_inline_bytes() || !times.are_times() {
@@ -103,7 +104,7 @@ impl File {
         drop_capability(self)?;
         let need = DataNeed::of_data(0, 1);
         let reservation = reserve_within_quota(self.core(), self.subvolume().id(), need)?;
-        let change = FileChange::start(self.core(), self.subvolume().live()?, [live], reservation)?;
+        let change = FileChange::start(target, reservation)?;
         let mut file = change.lock(live);
         let _alone = file.exclude_readers();
         file.check_may_cut()?;
@@ -112,7 +113,7 @@ impl File {
         if !file.pages.is_clean()
             || file.size_bytes > sectorsize
             || file.item.flags().contains(InodeFlags::NODATACOW)
-            || compression_plan(core, live, &file)?.is_some()
+            || compression_plan(writer, live, &file)?.is_some()
             || extents.has_any_from(sectorsize)?
         {
             return Ok(false);
@@ -221,7 +222,7 @@ impl File {
         let most_bytes = MOST_DIRTY_BYTES.min(writer.dirty.space().most_bytes() / PART_OF_ONE_FILE);
         let is_much =
             file.pages.dirty_bytes() > most_bytes || file.pages.run_count() > MOST_DIRTY_RUNS;
-        file.note_dirty()?;
+        file.note_dirty();
         drop(entrance);
         drop(file);
         change.end()?;

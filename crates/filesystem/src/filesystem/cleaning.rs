@@ -1,10 +1,10 @@
 //! Deleting inodes and subvolumes without a name.
 
+use crate::commit::drop_tree::{drop_unused_subvolumes, resume_subvolume_deletions};
 use crate::core::shared::Core;
 use crate::error::Result;
-use crate::filesystem::handle::Filesystem;
-use crate::inode::orphan_deletion::{delete_orphans, resume_orphans};
-use crate::subvolume::drop_tree::{drop_unused_subvolumes, resume_subvolume_deletions};
+use crate::handle::filesystem::Filesystem;
+use crate::writeback::orphan_deletion::{delete_orphans, resume_orphans};
 
 /// Deletes inodes and subvolumes that have no name and are not open. If that fails, they stay
 /// listed.

@@ -1,21 +1,24 @@
 //! Taking part in commits.
 
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::atomic::Ordering::AcqRel;
 use std::sync::{Arc, Weak};
 
+use larder_device::KeptState;
 use larder_transaction::{Exclusive, ResyncProgress, TransactionHook};
 
-use crate::core::changed::Changed;
+use crate::changed::Changed;
+use crate::commit::take_snapshots::take_snapshots;
 use crate::core::shared::Core;
 use crate::core::writer::Writer;
 use crate::error::{Error, Result};
-use crate::file::writeback::flush::flush_all;
 use crate::filesystem::cleaning::delete_unlinked;
-use crate::filesystem::handle::Filesystem;
-use crate::inode::delayed::flush::flush_delayed;
-use crate::inode::orphan_deletion::delete_orphans;
-use crate::subvolume::take_snapshots::take_snapshots;
+use crate::handle::filesystem::Filesystem;
+use crate::settings::inspector::Inspector;
+use crate::writeback::delayed::flush_delayed;
+use crate::writeback::flush::flush_all;
+use crate::writeback::orphan_deletion::delete_orphans;
 
 /// Before a commit it writes data back and inserts delayed items into their trees. In the commit it
 /// takes snapshots and inserts the later delayed items. It frees space through delayed items and
@@ -114,7 +117,23 @@ impl Filesystem {
         flush_all(self.core())?;
         delete_orphans(writer);
         writer.manager.commit()?;
+        if let Some(inspector) = writer.inspector.get().filter(|inspector| inspector.is_due()) {
+            inspector.inspect(&self.keep_state()?);
+        }
         Ok(())
+    }
+
+    /// From now on calls `inspect` with the kept state of every n-th commit that callers ask for,
+    /// before the call returns. The first of several callers of this counts.
+    #[doc(hidden)]
+    pub fn inspect_commits(
+        &self,
+        every: NonZeroU64,
+        inspect: impl Fn(&KeptState) + Send + Sync + 'static,
+    ) {
+        if let Some(writer) = self.try_writer() {
+            writer.inspector.get_or_init(|| Inspector::new(every, inspect));
+        }
     }
 
     /// Makes all changes durable, by a commit, and drops this handle. Other handles, such as open

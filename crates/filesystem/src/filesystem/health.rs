@@ -9,7 +9,7 @@ use larder_format::{ItemType, Key, Uuid};
 use larder_volume::{DeviceErrors as Errors, VolumeDevice};
 
 use crate::error::{Error, Result};
-use crate::filesystem::handle::Filesystem;
+use crate::handle::filesystem::Filesystem;
 
 /// The health of a file system.
 #[derive(Clone, Debug)]

@@ -3,12 +3,11 @@
 use larder_device::{KeptState, StateEnd};
 
 use crate::error::Result;
-use crate::filesystem::handle::Filesystem;
+use crate::handle::filesystem::Filesystem;
 
 impl Filesystem {
     /// Commits, and keeps the state of that commit, while this file system goes on changing. A file
-    /// system that is opened on its devices for reading can be checked and
-    /// [counted](Self::accounting). Devices that are missing are not among them.
+    /// system that is opened on its devices for reading can be checked and counted. Devices that are missing are not among them.
     ///
     /// As long as one of the devices exists, space that is freed meanwhile cannot be used. If a
     /// writer needs it, the state [ends](KeptState::ended), and later reads from the devices fail.

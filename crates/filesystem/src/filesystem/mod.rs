@@ -2,10 +2,8 @@
 
 pub(crate) mod cleaning;
 pub(crate) mod commit;
-pub(crate) mod handle;
 pub(crate) mod health;
 pub(crate) mod kept_state;
-pub(crate) mod last_handle;
 pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod quota;
@@ -14,5 +12,4 @@ pub(crate) mod settings;
 pub(crate) mod sharing;
 pub(crate) mod space;
 pub(crate) mod spaces;
-pub(crate) mod stats;
 pub(crate) mod tree_items;

@@ -11,8 +11,8 @@ use crate::core::writer::Writer;
 use crate::error::Result;
 use crate::filesystem::cleaning::{delete_unlinked, resume_deletions};
 use crate::filesystem::commit::Hook;
-use crate::filesystem::handle::Filesystem;
 use crate::filesystem::options::WriteOptions;
+use crate::handle::filesystem::Filesystem;
 use crate::log::replay;
 
 impl WriteOptions<'_> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use larder_transaction::ResyncProgress;
 
-use crate::core::tuning::Tuning;
+use crate::settings::tuning::Tuning;
 
 /// How to open a file system for writing.
 #[derive(Clone, Copy)]

@@ -10,11 +10,11 @@ use larder_format::{FormatError, ItemType, Key, Logical};
 use larder_transaction::extent::{Backrefs, FoundExtent};
 
 use crate::error::{Error, Result};
-use crate::file::writeback::flush::flush_all;
-use crate::filesystem::handle::Filesystem;
 use crate::filesystem::tree_items::TreeItems;
-use crate::inode::delayed::flush::flush_delayed;
-use crate::inode::orphan_deletion::delete_orphans;
+use crate::handle::filesystem::Filesystem;
+use crate::writeback::delayed::flush_delayed;
+use crate::writeback::flush::flush_all;
+use crate::writeback::orphan_deletion::delete_orphans;
 
 /// A reference from a file to data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

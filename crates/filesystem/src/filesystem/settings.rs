@@ -10,11 +10,11 @@ use larder_platform::OsStrExt;
 use larder_transaction::space::Priority;
 use larder_transaction::{Items, TreeItems};
 
-use crate::core::changed::apply;
-use crate::core::policy::WritePolicy;
+use crate::changed::apply;
+use crate::compression::compress::WriteCompression;
 use crate::error::{Error, Result};
-use crate::file::writeback::compress::WriteCompression;
-use crate::filesystem::handle::Filesystem;
+use crate::handle::filesystem::Filesystem;
+use crate::settings::policy::WritePolicy;
 
 impl Filesystem {
     /// Changes the label: one line of at most 255 bytes. It is durable when this returns.

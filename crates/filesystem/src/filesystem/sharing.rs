@@ -16,7 +16,7 @@ use larder_transaction::extent::{Backrefs, FoundExtent, Referrer};
 
 use super::resolve::{SoughtExtent, data_extent};
 use crate::error::{Error, Result};
-use crate::filesystem::handle::Filesystem;
+use crate::handle::filesystem::Filesystem;
 
 /// Extents whose answers are kept.
 const MOST_ANSWERS: usize = 1 << 16;

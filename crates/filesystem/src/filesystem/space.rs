@@ -6,23 +6,24 @@ use larder_format::{BlockGroupFlags, ItemType, Key, Logical, Profile, objectid, 
 use larder_transaction::space::Group;
 
 use crate::error::{Error, Result};
-use crate::filesystem::handle::Filesystem;
 use crate::filesystem::quota::QuotaGroup;
 use crate::filesystem::spaces::{Space, Spaces};
+use crate::handle::filesystem::Filesystem;
 
 /// A block group: how a chunk is used.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BlockGroup {
+pub struct BlockGroup {
     /// Where it starts.
-    pub(crate) logical: Logical,
+    pub logical: Logical,
     /// Length in bytes of logical address space.
-    pub(crate) len_bytes: u64,
+    pub len_bytes: u64,
     /// Bytes that extents use.
-    pub(crate) used_bytes: u64,
+    pub used_bytes: u64,
     /// Type and profile.
-    pub(crate) flags: BlockGroupFlags,
+    pub flags: BlockGroupFlags,
     /// Bytes that it takes on all devices together.
-    pub(crate) raw_bytes: u64,
+    pub raw_bytes: u64,
 }
 
 impl BlockGroup {
@@ -100,7 +101,8 @@ impl Filesystem {
     ///
     /// Each chunk has one, whose key follows from the chunk, so that nothing else of the extent
     /// tree is read.
-    pub(crate) fn block_groups(&self) -> Result<Vec<BlockGroup>> {
+    #[doc(hidden)]
+    pub fn block_groups(&self) -> Result<Vec<BlockGroup>> {
         if let Some(writer) = self.try_writer() {
             let groups = writer.manager().space().groups();
             return Ok(groups.iter().map(|group| BlockGroup::of_group(group)).collect());

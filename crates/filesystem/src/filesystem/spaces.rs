@@ -103,7 +103,8 @@ impl Space {
 }
 
 impl SpaceKind {
-    pub(crate) fn of(flags: BlockGroupFlags) -> Self {
+    #[doc(hidden)]
+    pub fn of(flags: BlockGroupFlags) -> Self {
         let is_data = flags.contains(BlockGroupFlags::DATA);
         let is_metadata = flags.contains(BlockGroupFlags::METADATA);
         match (is_data, is_metadata) {

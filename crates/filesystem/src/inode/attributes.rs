@@ -2,14 +2,15 @@
 
 use larder_format::item::{InodeFlags, InodeItem, Timespec};
 
-use crate::core::changed::apply;
+use crate::changed::apply;
 use crate::error::{Error, Result};
+use crate::handle::inode::Inode;
 use crate::inode::flags::{CHANGEABLE, change_flags};
-use crate::inode::handle::Inode;
-use crate::inode::metadata::{FileType, Timestamp, flags_of_ioctl};
+use crate::item::acl;
+use crate::item::acl::Acl;
+use crate::item::metadata::{FileType, Timestamp, flags_of_ioctl};
 use crate::operation::inode_change::{InodeChange, ItemReservation};
-use crate::xattr::acl;
-use crate::xattr::acl::Acl;
+use crate::xattr::capability::CAPABILITY;
 use crate::xattr::set::XattrChange;
 
 /// The inode and three extended attributes: access ACL, capabilities, compression.
@@ -19,8 +20,6 @@ const PERMISSIONS: u32 = 0o7777;
 const S_ISUID: u32 = 0o4000;
 const S_ISGID: u32 = 0o2000;
 const S_IXGRP: u32 = 0o0010;
-/// The extended attribute that gives a program capabilities.
-pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 
 /// Attributes to change; `None` leaves one as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,18 +118,13 @@ impl Inode {
 
     /// Changes attributes, unless the inode has one of the flags `refuses`.
     fn change_attributes(&self, new: &SetAttributes, refuses: InodeFlags) -> Result<()> {
-        let live = self.live_inode()?;
+        let target = self.changeable()?;
         new.check_times()?;
         if new.permissions.is_some() && self.file_type() == FileType::Symlink {
             return Err(Error::NoPermissions);
         }
-        let mut change = InodeChange::start(
-            self.core(),
-            self.subvolume().live()?,
-            ItemReservation::changing(ITEMS),
-            [live],
-        )?;
-        let (handle, locked) = change.parts();
+        let (mut change, live) = InodeChange::start(target, ItemReservation::changing(ITEMS))?;
+        let InodeChange { locked, handle, .. } = &mut change;
         let generation = handle.generation();
         let state = locked.of(live);
         state.check_none_of(refuses)?;
@@ -150,7 +144,7 @@ impl Inode {
         state.touch(generation, false);
         new.put(&mut state.item);
         apply(handle, || {
-            xattrs.iter().try_for_each(|change| change.apply(live))?;
+            xattrs.iter().try_for_each(|change| change.apply(&live))?;
             live.put_item(state)
         })?;
         change.end()
@@ -167,14 +161,9 @@ impl Inode {
     /// # Errors
     /// As [`set_attributes`](Self::set_attributes).
     pub fn drop_privileges(&self, is_in_group: bool) -> Result<()> {
-        let live = self.live_inode()?;
-        let mut change = InodeChange::start(
-            self.core(),
-            self.subvolume().live()?,
-            ItemReservation::changing(ITEMS),
-            [live],
-        )?;
-        let (handle, locked) = change.parts();
+        let (mut change, live) =
+            InodeChange::start(self.changeable()?, ItemReservation::changing(ITEMS))?;
+        let InodeChange { locked, handle, .. } = &mut change;
         let state = locked.of(live);
         let mut item = state.item;
         let capability = self.without_privileges(&mut item, is_in_group, handle.generation())?;
@@ -182,7 +171,7 @@ impl Inode {
             state.item = item;
             state.touch(handle.generation(), false);
             apply(handle, || {
-                capability.apply(live)?;
+                capability.apply(&live)?;
                 live.put_item(state)
             })?;
         }

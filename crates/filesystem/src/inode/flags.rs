@@ -3,9 +3,9 @@
 use larder_format::item::{InodeFlags, InodeItem};
 
 use crate::error::{Error, Result};
-use crate::inode::handle::Inode;
-use crate::inode::metadata::FileType;
-use crate::xattr::property::{COMPRESSION, USUAL_COMPRESSION, can_compress};
+use crate::handle::inode::Inode;
+use crate::item::metadata::FileType;
+use crate::item::property::{COMPRESSION, USUAL_COMPRESSION, can_compress};
 use crate::xattr::set::XattrChange;
 
 /// Flags that can be set and cleared.

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use larder_format::{FormatError, ItemType, name_hash};
 
 use crate::error::{Error, Result};
-use crate::inode::handle::Inode;
-use crate::inode::inherited::Inherited;
-use crate::inode::live::InodeState;
-use crate::inode::new::NewInode;
-use crate::xattr::acl;
-use crate::xattr::acl::Acl;
-use crate::xattr::property::{COMPRESSION, inheritable};
+use crate::handle::inode::Inode;
+use crate::item::acl;
+use crate::item::acl::Acl;
+use crate::item::new::NewInode;
+use crate::item::property::{COMPRESSION, inheritable};
+use crate::live::inherited::Inherited;
+use crate::live::inode::InodeState;
 
 /// The bits of a mode that ACLs and a umask change.
 const PERMISSIONS: u32 = 0o777;

@@ -17,10 +17,11 @@ use larder_format::{ItemType, Key, Logical};
 use larder_transaction::LogWriter;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::core::changed::Changed;
+use crate::changed::Changed;
 use crate::core::shared::Core;
-use crate::inode::id::InodeId;
-use crate::inode::links::links_of_item;
+use crate::core::writer::Writer;
+use crate::item::id::InodeId;
+use crate::item::links::links_of_item;
 use crate::log::extents::FileLog;
 use crate::log::plan::{LogPlan, NameChanges, bad};
 
@@ -41,11 +42,16 @@ struct Changes {
 
 impl LogPlan {
     /// Brings the logs to their new content. Returns whether there is space for that.
-    pub(crate) fn enter(&self, core: &Core, logs: &mut LogWriter<'_, '_>) -> Changed<bool> {
+    pub(crate) fn enter(
+        &self,
+        core: &Core,
+        writer: &Writer,
+        logs: &mut LogWriter<'_, '_>,
+    ) -> Changed<bool> {
         let mut changes: BTreeMap<u64, Changes> = BTreeMap::new();
         for (id, names) in &self.inodes {
             let changes = changes.entry(id.subvolume).or_default();
-            if !self.compare(core, logs, *id, names.as_ref(), changes)? {
+            if !self.compare(writer, logs, *id, names.as_ref(), changes)? {
                 return Ok(false);
             }
         }
@@ -76,7 +82,6 @@ impl LogPlan {
                 }
             }
         }
-        let writer = core.try_writer().expect("it is being changed");
         writer.logged_inodes.logged(self.inodes.keys().copied(), self.gone.iter().copied());
         Ok(true)
     }
@@ -84,7 +89,7 @@ impl LogPlan {
     /// Plans the changes of the log for an inode. Returns false if there are too many.
     fn compare(
         &self,
-        core: &Core,
+        writer: &Writer,
         logs: &LogWriter<'_, '_>,
         id: InodeId,
         names: Option<&NameChanges>,
@@ -99,9 +104,10 @@ impl LogPlan {
             let entries = keys(id, ItemType::DIR_LOG_ITEM, ItemType::DIR_INDEX);
             changes.bring(log, entries, &names.contents(id))?;
         }
-        let file = FileLog { id, trees, log, sectorsize: core.sectorsize() };
+        let sectorsize = u64::from(writer.manager.volume().sectorsize());
+        let file = FileLog { id, trees, log, sectorsize };
         let mut count = 0;
-        for range in file.changed(core)? {
+        for range in file.changed(writer)? {
             let extents = file.extents(&range)?;
             count += extents.len();
             if count > MOST_EXTENTS {

@@ -17,10 +17,10 @@ use larder_format::{ItemType, Key};
 use larder_transaction::{Items, TreeItems};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::core::changed::Changed;
-use crate::core::shared::Core;
-use crate::file::modified_extents::ModifiedExtents;
-use crate::inode::id::InodeId;
+use crate::cache::modified_extents::ModifiedExtents;
+use crate::changed::Changed;
+use crate::core::writer::Writer;
+use crate::item::id::InodeId;
 use crate::log::content::Contents;
 use crate::log::plan::{Trees, bad};
 use crate::log::tree_difference::{Difference, differences};
@@ -36,8 +36,7 @@ pub(crate) struct FileLog<'a> {
 
 impl FileLog<'_> {
     /// The ranges to log, in order.
-    pub(crate) fn changed(&self, core: &Core) -> Changed<Vec<Range<u64>>> {
-        let writer = core.try_writer().expect("it is being changed");
+    pub(crate) fn changed(&self, writer: &Writer) -> Changed<Vec<Range<u64>>> {
         let end = self.end()?;
         let mut ranges = match writer.inodes.known(self.id) {
             Some(live) => live.modified_extents.lock().take(end),

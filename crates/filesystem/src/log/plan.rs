@@ -30,12 +30,12 @@ use larder_format::objectid::FIRST_FREE;
 use larder_format::{ItemType, Key, name_hash, read_exact_item};
 use larder_transaction::LogWriter;
 
-use crate::core::changed::Changed;
+use crate::changed::Changed;
 use crate::core::writer::Writer;
-use crate::inode::id::InodeId;
-use crate::inode::links::links_of_item;
-use crate::inode::live::LiveInode;
-use crate::log::logged_inodes::Renamed;
+use crate::item::id::InodeId;
+use crate::item::links::links_of_item;
+use crate::live::inode::LiveInode;
+use crate::live::logged_inodes::Renamed;
 use crate::log::tree_difference::{Difference, differences};
 
 /// With more names added to and removed from directories a commit is cheaper.

@@ -12,59 +12,23 @@ use std::sync::{Arc, OnceLock};
 
 use larder_transaction::LogWriter;
 
-use crate::core::changed::Changed;
+use crate::changed::Changed;
 use crate::core::shared::Core;
 use crate::core::writer::Writer;
-use crate::error::Result;
-use crate::file::writeback::flush::flush;
-use crate::inode::handle::Inode;
-use crate::inode::id::InodeId;
-use crate::inode::metadata::FileType;
+use crate::item::id::InodeId;
+use crate::live::sync_queue::Request;
 use crate::log::plan::{Along, LogPlan};
-use crate::log::sync_queue::Request;
 
-impl Inode {
-    /// Makes all changes of this file or directory durable: data, attributes and names of a file;
-    /// attributes, names, and added and removed entries, of a directory. Does nothing in a file system
-    /// that is open for reading. This takes far less than a commit, unless it must be one.
-    ///
-    /// # Errors
-    /// As [`Filesystem::sync`](crate::Filesystem::sync).
-    pub fn sync(&self) -> Result<()> {
-        let Some(live) = self.try_live_inode() else { return Ok(()) };
-        if self.file_type() == FileType::Regular {
-            flush(self.core(), live)?;
-        }
-        let writer = self.writer()?;
-        let durable_generation = writer.manager.durable_generation();
-        if self.is_subvolume_root()
-            && writer.renamed.is_pending(live.id().subvolume, durable_generation)
-        {
-            writer.manager.commit()?;
-            return Ok(());
-        }
-        let Some(sequence) = live.unsynced(durable_generation) else { return Ok(()) };
-        let is_directory = self.file_type() == FileType::Directory;
-        sync_inode(self.core(), live.id(), is_directory)?;
-        live.synced(sequence);
-        Ok(())
-    }
-
-    /// Like [`sync`](Self::sync), for callers that do not need times: those come along, since they
-    /// cost nothing. Neither call does anything if the inode has not changed since it was durable.
-    pub fn sync_data(&self) -> Result<()> {
-        self.sync()
-    }
-}
-
-fn sync_inode(core: &Core, id: InodeId, is_directory: bool) -> Changed<()> {
-    let Some(writer) = core.try_writer() else { return Ok(()) };
+/// Makes all changes of an inode durable.
+pub(crate) fn sync_inode(
+    core: &Core,
+    writer: &Writer,
+    id: InodeId,
+    is_directory: bool,
+) -> Changed<()> {
     let request = Arc::new(Request { id, is_directory, outcome: OnceLock::new() });
     writer.syncs.push(request.clone());
-    if let Some(turn) = writer.syncs.wait(&request) {
-        turn.answer(&make_durable(core, writer, &turn.requests));
-    }
-    request.outcome.get().expect("it was waited for").clone()
+    writer.syncs.wait(&request, |requests| make_durable(core, writer, requests))
 }
 
 fn make_durable(core: &Core, writer: &Writer, requests: &[Arc<Request>]) -> Changed<()> {
@@ -74,7 +38,7 @@ fn make_durable(core: &Core, writer: &Writer, requests: &[Arc<Request>]) -> Chan
     }
     let mut along = Vec::new();
     let is_logged =
-        LogWriter::write(&writer.manager, |logs| fill_logs(core, logs, wanted, &mut along));
+        LogWriter::write(&writer.manager, |logs| fill_logs(core, writer, logs, wanted, &mut along));
     // An inode that cannot be logged, for example because something cannot be read, may still be
     // committed.
     if matches!(is_logged, Ok(true)) {
@@ -89,12 +53,12 @@ fn make_durable(core: &Core, writer: &Writer, requests: &[Arc<Request>]) -> Chan
 /// Writes the requests to the logs, and directories `along`. Returns whether the logs can take them.
 fn fill_logs(
     core: &Core,
+    writer: &Writer,
     logs: &mut LogWriter<'_, '_>,
     wanted: BTreeMap<InodeId, bool>,
     along: &mut Vec<Along>,
 ) -> Changed<bool> {
-    let writer = core.try_writer().expect("it is being changed");
     let Some((plan, logged_along)) = LogPlan::of(writer, logs, wanted)? else { return Ok(false) };
     *along = logged_along;
-    plan.enter(core, logs)
+    plan.enter(core, writer, logs)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use larder_btree::{Cursor, LiveCursor, LiveTree, Readahead, Tree};
 use larder_format::Key;
 
-use crate::core::changed::Changed;
+use crate::changed::Changed;
 
 /// An item that only one of the trees has. A changed item is in both.
 #[derive(Clone, Copy)]

@@ -3,13 +3,13 @@
 use larder_transaction::Error as EngineError;
 use larder_transaction::space::{Priority, SpaceKind};
 
+use crate::cache::reservation::DataReservation;
 use crate::core::shared::Core;
 use crate::core::writer::Writer;
 use crate::error::Result;
-use crate::file::writeback::reservation::DataReservation;
-use crate::inode::delayed::flush::relieve;
-use crate::inode::live::InodeState;
+use crate::live::inode::InodeState;
 use crate::operation::limits::reserve_quota;
+use crate::writeback::delayed::relieve;
 
 /// Items that writeback of a file takes besides its runs of data: the inode, and both sides of a cut.
 const ITEMS: u64 = 3;

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use larder_transaction::Handle;
 use larder_transaction::space::Priority;
 
-use crate::core::live_subvolume::LiveSubvolume;
-use crate::core::shared::Core;
+use crate::change::changeable::Changeable;
+use crate::change::locks::{LockedInode, LockedInodes};
+use crate::core::writer::Writer;
 use crate::error::Result;
-use crate::inode::delayed::flush::relieve;
-use crate::inode::live::LiveInode;
+use crate::live::inode::LiveInode;
+use crate::live::subvolume::LiveSubvolume;
 use crate::operation::limits::reserve_quota;
-use crate::operation::locks::LockedInodes;
+use crate::writeback::delayed::relieve;
 
 /// The space for a change of items.
 #[derive(Clone, Copy)]
@@ -25,10 +26,12 @@ pub(crate) struct ItemReservation {
     priority: Priority,
 }
 
-/// Inodes whose items are being changed in the running transaction, with their states locked.
+/// Inodes whose items may be changed now: in the running transaction, with their states locked, and
+/// with space reserved.
 pub(crate) struct InodeChange<'a> {
-    locked: LockedInodes<'a>,
-    handle: Handle<'a>,
+    pub(crate) writer: &'a Writer,
+    pub(crate) locked: LockedInodes<'a>,
+    pub(crate) handle: Handle<'a>,
 }
 
 impl ItemReservation {
@@ -60,20 +63,29 @@ impl ItemReservation {
 }
 
 impl<'a> InodeChange<'a> {
-    /// Reserves space, joins the running transaction to change `subvolume`, and locks the states of
-    /// `inodes`, some of which may be given twice.
+    /// Reserves space, joins the running transaction to change the subvolume of an inode, and locks
+    /// the inode's state.
     ///
     /// # Errors
     /// `EROFS`, `ENOSPC`, `EDQUOT`.
     pub(crate) fn start(
-        core: &'a Core,
-        subvolume: &LiveSubvolume,
+        target: Changeable<'a>,
         reservation: ItemReservation,
-        inodes: impl IntoIterator<Item = &'a Arc<LiveInode>>,
-    ) -> Result<Self> {
-        let change = Self::join(core, subvolume, reservation, inodes)?;
-        subvolume.check_writable()?;
-        Ok(change)
+    ) -> Result<(Self, LockedInode<'a>)> {
+        let (change, [inode]) = Self::start_with(target, reservation, [target.live])?;
+        Ok((change, inode))
+    }
+
+    /// Like [`start`](Self::start), for several inodes, some of which may be given twice: `target`
+    /// tells the subvolume.
+    pub(crate) fn start_with<const N: usize>(
+        target: Changeable<'a>,
+        reservation: ItemReservation,
+        inodes: [&'a Arc<LiveInode>; N],
+    ) -> Result<(Self, [LockedInode<'a>; N])> {
+        let started = Self::join(target, reservation, inodes)?;
+        target.subvolume.check_writable()?;
+        Ok(started)
     }
 
     /// Like [`start`](Self::start), to change a file that was opened for writing: that decided
@@ -82,21 +94,19 @@ impl<'a> InodeChange<'a> {
     /// # Errors
     /// `ENOSPC`, `EDQUOT`.
     pub(crate) fn start_on_open(
-        core: &'a Core,
-        subvolume: &LiveSubvolume,
+        file: Changeable<'a>,
         reservation: ItemReservation,
-        file: &'a Arc<LiveInode>,
-    ) -> Result<Self> {
-        Self::join(core, subvolume, reservation, [file])
+    ) -> Result<(Self, LockedInode<'a>)> {
+        let (change, [inode]) = Self::join(file, reservation, [file.live])?;
+        Ok((change, inode))
     }
 
-    fn join(
-        core: &'a Core,
-        subvolume: &LiveSubvolume,
+    fn join<const N: usize>(
+        target: Changeable<'a>,
         reservation: ItemReservation,
-        inodes: impl IntoIterator<Item = &'a Arc<LiveInode>>,
-    ) -> Result<Self> {
-        let writer = core.writer()?;
+        inodes: [&'a Arc<LiveInode>; N],
+    ) -> Result<(Self, [LockedInode<'a>; N])> {
+        let Changeable { core, writer, subvolume, .. } = target;
         let quota = match reservation.growing {
             Some(items) => reserve_quota(core, subvolume.tree().id(), 0, items)?,
             None => None,
@@ -105,17 +115,18 @@ impl<'a> InodeChange<'a> {
         let ItemReservation { items, references, priority, .. } = reservation;
         let mut handle = writer.manager.start_referring(items, references, priority)?;
         handle.keep_quota(quota);
-        Ok(Self { locked: LockedInodes::new(inodes), handle })
+        let (locked, inodes) = LockedInodes::new(inodes);
+        Ok((Self { writer, locked, handle }, inodes))
     }
 
-    /// The handle, and the states.
-    pub(crate) fn parts(&mut self) -> (&Handle<'a>, &mut LockedInodes<'a>) {
-        (&self.handle, &mut self.locked)
+    /// Unlocks the states. The changes that are left need none.
+    pub(crate) fn unlock(self) -> Handle<'a> {
+        self.handle
     }
 
     /// Unlocks the states and leaves the transaction.
     pub(crate) fn end(self) -> Result<()> {
-        let Self { locked, handle } = self;
+        let Self { locked, handle, .. } = self;
         drop(locked);
         Ok(handle.end()?)
     }

@@ -12,7 +12,7 @@ use larder_transaction::{Error as EngineError, QuotaReservation};
 
 use crate::core::shared::Core;
 use crate::error::Result;
-use crate::file::writeback::flush::flush_all;
+use crate::writeback::flush::flush_all;
 
 /// Reserves, within the limits of a subvolume, `data_bytes` more of data and `nodes` tree blocks,
 /// as many as items are inserted at most. None if quotas are off.

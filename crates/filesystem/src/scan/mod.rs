@@ -14,9 +14,9 @@ use larder_format::{ItemType, Key, objectid};
 use larder_platform::OsStrExt;
 
 use crate::error::Result;
-use crate::inode::links::{Link, links_of_item};
-use crate::inode::metadata::{Metadata, parse_item};
-use crate::subvolume::handle::Subvolume;
+use crate::handle::subvolume::Subvolume;
+use crate::item::links::{Link, links_of_item};
+use crate::item::metadata::{Metadata, parse_item};
 
 pub use paths::Paths;
 

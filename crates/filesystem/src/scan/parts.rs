@@ -4,8 +4,8 @@ use larder_btree::{Block, TreeView};
 use larder_format::objectid::{FIRST_FREE, LAST_FREE};
 
 use crate::error::Result;
+use crate::handle::subvolume::Subvolume;
 use crate::scan::Scan;
-use crate::subvolume::handle::Subvolume;
 
 /// Each part has at least so many subtrees, so that parts are of about equal size.
 const SUBTREES_PER_PART: usize = 4;

@@ -9,8 +9,9 @@ use larder_format::{FormatError, Key, objectid};
 use larder_platform::{OsStrExt, OsStringExt};
 
 use crate::error::Result;
-use crate::inode::links::Link;
-use crate::subvolume::handle::Subvolume;
+use crate::handle::inode::Inode;
+use crate::handle::subvolume::Subvolume;
+use crate::item::links::Link;
 
 /// The most names that are cached; then all are dropped.
 const MOST_NAMES: usize = 1 << 16;
@@ -25,6 +26,17 @@ pub struct Paths {
     names: HashMap<u64, (Key, Link)>,
     /// The last directory and its path: most often it is the next one too.
     last: (u64, Vec<u8>),
+}
+
+impl Inode {
+    /// All its paths from the root of its subvolume, without a slash at either end.
+    pub fn paths(&self) -> Result<Vec<PathBuf>> {
+        if self.is_subvolume_root() {
+            return Ok(vec![PathBuf::new()]);
+        }
+        let mut paths = Paths::new(self.subvolume.clone());
+        self.links()?.iter().map(|link| paths.of(link)).collect()
+    }
 }
 
 impl Paths {

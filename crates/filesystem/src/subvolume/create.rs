@@ -21,21 +21,21 @@ use larder_transaction::{Handle, Items, TreeItems};
 use parking_lot::Mutex;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::core::changed::{Changed, apply};
-use crate::directory::handle::Directory;
-use crate::directory::names::check_name;
+use crate::changed::{Changed, apply};
+use crate::commit::references::enter_subvolume;
+use crate::commit::uuids::enter_uuid;
 use crate::error::{Error, Result};
+use crate::handle::directory::Directory;
+use crate::handle::subvolume::Subvolume;
 use crate::inode::inheritance::inherited_by_subvolume;
-use crate::inode::new::NewInode;
-use crate::inode::orphan_deletion::resume_orphans;
+use crate::item::attribute::attribute_item;
+use crate::item::new::NewInode;
+use crate::item::property::{COMPRESSION, set_compression};
+use crate::live::names::check_name;
+use crate::live::pending_snapshots::Pending;
 use crate::operation::inode_change::{InodeChange, ItemReservation};
 use crate::operation::limits::reserve_quota;
-use crate::subvolume::handle::Subvolume;
-use crate::subvolume::pending_snapshots::Pending;
-use crate::subvolume::references::enter_subvolume;
-use crate::subvolume::uuids::enter_uuid;
-use crate::xattr::item::attribute_item;
-use crate::xattr::property::{COMPRESSION, set_compression};
+use crate::writeback::orphan_deletion::resume_orphans;
 
 /// Items of a subvolume: root, inode, reference and property, entry and index, the directory, two
 /// references, uuid, orphan; and as many to spare.
@@ -65,17 +65,17 @@ impl Directory {
     /// As [`create_child`](Self::create_child).
     pub fn create_child_subvolume(&self, name: &OsStr, root: &NewInode) -> Result<Subvolume> {
         let name = name.as_bytes();
-        let (writer, directory) = (self.writer()?, self.live_inode()?);
+        let target = self.changeable()?;
+        let writer = target.writer;
         check_name(name)?;
         let subvolumes = writer.subvolumes.lock();
         let reservation = ItemReservation::changing(ITEMS).growing_by(NAME_ITEMS);
-        let mut change =
-            InodeChange::start(self.core(), self.subvolume().live()?, reservation, [directory])?;
-        let (handle, locked) = change.parts();
+        let (mut change, directory) = InodeChange::start(target, reservation)?;
+        let InodeChange { locked, handle, .. } = &mut change;
         let state = locked.of(directory);
-        self.subvolume().live()?.check_not_deleted()?;
+        target.subvolume.check_not_deleted()?;
         state.check_may_name()?;
-        self.names().check_free(self.number(), name)?;
+        writer.names_of(&directory).check_free(self.number(), name)?;
         let (mode, compression) = inherited_by_subvolume(self, state, root)?;
         let root = NewInode { mode, ..*root };
         let id = writer.ids.next_subvolume(&subvolumes, writer.manager.trees().root())?;
@@ -85,7 +85,7 @@ impl Directory {
             let tree = handle.create_tree(id, &new_root(handle, uuid, nodesize))?;
             make_root_directory(handle, &mut TreeItems::new(tree), &root, compression)?;
             let index = directory.next_index(state)?;
-            enter_subvolume(writer, directory, id, name, index, handle.generation())?;
+            enter_subvolume(writer, &directory, id, name, index, handle.generation())?;
             state.names_grew(handle.generation(), name.len() as i64);
             directory.put_item(state)?;
             enter_uuid(writer, uuid, id)

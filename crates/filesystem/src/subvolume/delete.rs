@@ -13,7 +13,7 @@
 //! - When the first block of a tree is dropped, nothing of the tree is dirty, queued or newer than
 //!   the last commit, and that does not change.
 //!
-//! [`SubvolumeState`]: crate::subvolume::handle::SubvolumeState
+//! [`SubvolumeState`]: crate::handle::subvolume::SubvolumeState
 
 use std::ffi::OsStr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,16 +24,17 @@ use larder_platform::OsStrExt;
 use larder_transaction::space::{Priority, SpaceKind};
 use larder_transaction::{Exclusive, Items, TreeItems};
 
-use crate::core::changed::Changed;
-use crate::directory::handle::Directory;
+use crate::change::changeable::Changeable;
+use crate::change::locks::LockedInodes;
+use crate::changed::Changed;
+use crate::commit::drop_tree::drop_unused;
+use crate::commit::references::leave_subvolume;
+use crate::commit::uuids::forget_uuid;
 use crate::error::{Error, Result};
-use crate::filesystem::handle::Filesystem;
-use crate::inode::handle::Inode;
-use crate::inode::orphans::orphan_key;
-use crate::operation::locks::LockedInodes;
-use crate::subvolume::drop_tree::drop_unused;
-use crate::subvolume::references::leave_subvolume;
-use crate::subvolume::uuids::forget_uuid;
+use crate::handle::directory::Directory;
+use crate::handle::filesystem::Filesystem;
+use crate::handle::inode::Inode;
+use crate::live::orphans::orphan_key;
 
 /// Items that change with a name of a subvolume: entry and index, the directory, two references, two
 /// uuids, orphan, root.
@@ -94,9 +95,8 @@ impl Directory {
     /// Removes the name of a subvolume and lists it as an orphan.
     fn unname_subvolume(&self, exclusive: &Exclusive<'_>, root: &Inode, name: &[u8]) -> Result<()> {
         let subvolume = root.subvolume();
-        let (writer, directory, id) = (self.writer()?, self.live_inode()?, subvolume.id());
-        let root = root.live_inode()?;
-        let mut locked = LockedInodes::new([directory, root]);
+        let (Changeable { writer, live, .. }, id) = (self.changeable()?, subvolume.id());
+        let (mut locked, [directory, root]) = LockedInodes::new([live, root.live_inode()?]);
         self.check_not_removed()?;
         locked.of(root).check_may_unname()?;
         let state = locked.of(directory);
@@ -109,10 +109,10 @@ impl Directory {
         }
         let item = subvolume.root_item();
         let mut change = || -> Changed<()> {
-            self.names().remove(directory, name, its_name.index)?;
+            writer.names_of(&directory).remove(&directory, name, its_name.index)?;
             state.names_grew(exclusive.manager().generation(), -(name.len() as i64));
             directory.put_item(state)?;
-            leave_subvolume(writer, directory, id)?;
+            leave_subvolume(writer, &directory, id)?;
             forget_uuid(writer, item.uuid(), ItemType::UUID_KEY_SUBVOL, id)?;
             forget_uuid(writer, item.received_uuid(), ItemType::UUID_KEY_RECEIVED_SUBVOL, id)?;
             let mut root_tree = TreeItems::new(writer.manager.trees().root().clone());

@@ -10,10 +10,10 @@ use larder_format::{FormatError, ItemType, Key, Uuid, objectid};
 use larder_platform::{OsStrExt, OsStringExt};
 
 use crate::error::{Error, Result};
-use crate::filesystem::handle::Filesystem;
+use crate::handle::filesystem::Filesystem;
+use crate::handle::subvolume::Subvolume;
+use crate::item::subvolume_info::{SubvolumeInfo, SubvolumeName};
 use crate::scan::paths::Paths;
-use crate::subvolume::handle::Subvolume;
-use crate::subvolume::info::{SubvolumeInfo, SubvolumeName};
 
 /// Iterates over the subvolumes in the order of their ids, including the top level and those that
 /// are being deleted. After an error it goes on with the next subvolume that can be read.

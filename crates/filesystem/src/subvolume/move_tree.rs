@@ -4,9 +4,9 @@ use larder_btree::Readahead;
 use larder_format::Key;
 use larder_transaction::space::Priority;
 
-use crate::core::changed::apply;
+use crate::changed::apply;
 use crate::error::{Error, Result};
-use crate::filesystem::handle::Filesystem;
+use crate::handle::filesystem::Filesystem;
 
 impl Filesystem {
     /// Copies each block of a subvolume's tree to another place: it has the same content there. No

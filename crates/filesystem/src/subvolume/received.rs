@@ -7,12 +7,12 @@ use larder_format::{ItemType, Uuid};
 use larder_transaction::space::{Priority, SpaceKind};
 use zerocopy::FromZeros;
 
-use crate::core::changed::Changed;
+use crate::changed::Changed;
+use crate::commit::uuids::{enter_received_uuid, forget_uuid};
 use crate::error::Result;
-use crate::file::writeback::flush::flush_all;
-use crate::inode::metadata::Timestamp;
-use crate::subvolume::handle::Subvolume;
-use crate::subvolume::uuids::{enter_received_uuid, forget_uuid};
+use crate::handle::subvolume::Subvolume;
+use crate::item::metadata::Timestamp;
+use crate::writeback::flush::flush_all;
 
 /// Items that are changed: two entries in the uuid tree, the root.
 const ITEMS: u64 = 3;

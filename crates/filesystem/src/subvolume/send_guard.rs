@@ -20,8 +20,8 @@ use larder_transaction::KeptTrees;
 use crate::core::shared::Core;
 use crate::core::writer::Writer;
 use crate::error::{Error, Result};
-use crate::filesystem::handle::Filesystem;
-use crate::subvolume::handle::Subvolume;
+use crate::handle::filesystem::Filesystem;
+use crate::handle::subvolume::Subvolume;
 
 /// A read-only subvolume in its committed state. In a file system that is open for writing nothing
 /// can change or delete it as long as this exists, and it is read without locks.

@@ -10,8 +10,8 @@ use larder_format::{ItemType, name_hash};
 use larder_platform::OsStrExt;
 
 use crate::error::{Error, Result};
-use crate::inode::handle::Inode;
-use crate::subvolume::handle::Subvolume;
+use crate::handle::inode::Inode;
+use crate::handle::subvolume::Subvolume;
 
 /// The prefixes of the names of attributes that an inode can have.
 const KNOWN_PREFIXES: [&[u8]; 5] =

@@ -1,8 +1,5 @@
 //! Extended attributes, and those with a meaning for the file system.
 
-pub(crate) mod acl;
 pub(crate) mod capability;
 pub(crate) mod get;
-pub(crate) mod item;
-pub(crate) mod property;
 pub(crate) mod set;

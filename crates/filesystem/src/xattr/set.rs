@@ -8,16 +8,16 @@ use larder_format::{ItemType, Key, name_hash};
 use larder_platform::OsStrExt;
 use larder_transaction::{Items, TreeItems};
 
-use crate::core::changed::{Changed, apply};
+use crate::changed::{Changed, apply};
 use crate::error::{Error, Result};
-use crate::inode::handle::Inode;
-use crate::inode::live::{InodeState, LiveInode};
-use crate::inode::metadata::FileType;
+use crate::handle::inode::Inode;
+use crate::item::acl;
+use crate::item::acl::Acl;
+use crate::item::attribute::attribute;
+use crate::item::metadata::FileType;
+use crate::item::property::{COMPRESSION, can_compress, compression_flags, set_compression};
+use crate::live::inode::{InodeState, LiveInode};
 use crate::operation::inode_change::{InodeChange, ItemReservation};
-use crate::xattr::acl;
-use crate::xattr::acl::Acl;
-use crate::xattr::item::attribute;
-use crate::xattr::property::{COMPRESSION, can_compress, compression_flags, set_compression};
 
 /// The attribute and the inode.
 const ITEMS: u64 = 2;
@@ -140,14 +140,13 @@ impl Inode {
         mode: XattrMode,
         and_also: impl FnOnce(&mut InodeState) -> Result<()>,
     ) -> Result<()> {
-        let live = self.live_inode()?;
+        let target = self.changeable()?;
         let reservation = match value {
             Some(_) => ItemReservation::adding(ITEMS),
             None => ItemReservation::changing(ITEMS),
         };
-        let mut change =
-            InodeChange::start(self.core(), self.subvolume().live()?, reservation, [live])?;
-        let (handle, locked) = change.parts();
+        let (mut change, live) = InodeChange::start(target, reservation)?;
+        let InodeChange { locked, handle, .. } = &mut change;
         let state = locked.of(live);
         state.check_may_unname()?;
         state.has_no_capability = false;
@@ -161,7 +160,7 @@ impl Inode {
         state.inherited = None;
         state.touch(handle.generation(), false);
         apply(handle, || {
-            planned.apply(live)?;
+            planned.apply(&live)?;
             live.put_item(state)
         })?;
         change.end()

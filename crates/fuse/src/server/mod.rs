@@ -17,6 +17,7 @@ mod configuration;
 mod data;
 mod directory;
 mod exchange;
+mod forgotten;
 mod further;
 mod hidden;
 #[cfg(test)]

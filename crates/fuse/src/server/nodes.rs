@@ -16,6 +16,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use larder::{
     Directory, ErrorKind, File, Filesystem, Inode, InodeFlags, Metadata, OpenFile, StandsIn,
@@ -26,6 +27,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::call::failed;
+use super::forgotten::Forgotten;
 use super::numbers::{STAND_INS, TOP_LEVEL, inode_of, is_stand_in, number_of};
 use super::page_tail::PageTail;
 use super::shown_blocks::ShownBlocks;
@@ -126,6 +128,7 @@ pub(super) struct Nodes {
     /// This lock comes before that of a shard.
     stand_ins: Mutex<HashMap<StandInPlace, u64>>,
     next_stand_in: AtomicU64,
+    forgotten: Forgotten,
 }
 
 /// The subvolume with an entry for a subvolume that is not there, and the entry.
@@ -307,6 +310,7 @@ impl Nodes {
             root: root.clone(),
             stand_ins: Mutex::default(),
             next_stand_in: AtomicU64::new(STAND_INS),
+            forgotten: Forgotten::default(),
         };
         let known = Known { inode: KnownInode::Open(Arc::new(FuseNode::new(root))), lookups: 1 };
         nodes.shard(ROOT_ID).lock().insert(ROOT_ID, known);
@@ -466,7 +470,14 @@ impl Nodes {
             // This may delete an orphan: not under the lock.
             drop((shard, stand_ins));
             drop(forgotten);
+            self.forgotten.note();
         }
+    }
+
+    /// Waits until the kernel has forgotten `id`, which it does after all below a directory. A
+    /// program that uses the directory keeps it: then the kernel forgets no inode for `silence`.
+    pub(super) fn wait_until_forgotten(&self, id: u64, silence: Duration, patience: Duration) {
+        self.forgotten.wait_until(|| !self.knows(id), silence, patience);
     }
 
     /// The nodes of these subvolumes, as pairs of a subvolume and a node's number.
@@ -484,6 +495,7 @@ impl Nodes {
     }
 
     /// How many nodes there are.
+    #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }

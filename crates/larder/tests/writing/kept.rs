@@ -1,13 +1,15 @@
 //! A reader keeps a state: it stays as it is while everything changes, and gives way when its space
 //! is needed.
 
+use std::num::NonZeroU64;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use larder::check::{Options, check_kept};
 use larder::device::{Device, KeptState, MemoryDevice};
 use larder::{ErrorKind, Filesystem, OpenOptions, SnapshotKind, Subvolume};
+use larder_format::Logical;
 use larder_power_cuts::{assert_sound_to_larder, load};
 use larder_testkit::{Content, ImageSpec, KernelImage, Manifest, Profile, assert_same};
 
@@ -32,7 +34,8 @@ fn assert_whole(state: &KeptState, expected: Option<&Manifest>) {
     let options = Options { check_data_csum: true, threads: 2, ..Options::default() };
     let report = check_kept(state, &options).unwrap();
     assert!(report.is_clean(), "{report}");
-    let accounting = kept.accounting(&mut |_| ControlFlow::Continue(())).unwrap();
+    let accounting =
+        larder::accounting::Accounting::of(&kept, &mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!((accounting.unreadable_blocks, &*accounting.problems), (0, &[][..]));
     if let Some(expected) = expected {
         assert_same(expected, &support::manifest(&kept));
@@ -194,4 +197,38 @@ fn a_file_system_that_is_open_for_reading_keeps_its_state() {
     let image = KernelImage::build(&ImageSpec::new("kept-read"), &Content::new(71));
     let fs = OpenOptions::new().open(image.devices()).unwrap();
     assert_whole(&fs.keep_state().unwrap(), Some(&support::manifest(&fs)));
+}
+
+#[test]
+fn every_nth_commit_is_looked_at() {
+    let image = KernelImage::build(&ImageSpec::new("inspected"), &Content::new(71));
+    let fs = open(&[Arc::new(load(&image.devices()[0]))]);
+    let root = fs.subvolume("/").unwrap();
+    let seen = Arc::new(AtomicU64::new(0));
+    let count = seen.clone();
+    fs.inspect_commits(NonZeroU64::new(3).unwrap(), move |state| {
+        assert_whole(state, None);
+        count.fetch_add(1, Relaxed);
+    });
+    for number in 0..10 {
+        root.create(format!("file-{number}"), 0o644).unwrap();
+        fs.sync().unwrap();
+    }
+    assert_eq!(seen.load(Relaxed), 3);
+}
+
+/// The option of tests finds damage: here, of one copy of a block that commits leave alone.
+#[test]
+#[should_panic(expected = "a commit left damage")]
+fn damage_is_found_at_the_next_commit() {
+    let image = KernelImage::build(&ImageSpec::new("damaged"), &Content::new(71));
+    let memory = Arc::new(load(&image.devices()[0]));
+    let options = OpenOptions::new().write(true).commit_interval(None).check_every(1);
+    let fs = options.open_devices(vec![memory.clone()]).unwrap();
+    let root = fs.subvolume("/").unwrap();
+    let chunk_root = Logical(fs.volume().superblock().chunk_root.get());
+    let place = fs.volume().map(chunk_root, 1).unwrap()[0].mirrors[1];
+    memory.write_at(&[0xAA; 64], place.physical.0 + 200).unwrap();
+    root.create("new", 0o644).unwrap();
+    fs.sync().unwrap();
 }

@@ -50,8 +50,8 @@ mod roll_back;
 mod shared;
 
 pub(crate) use commit::Commit;
+pub(crate) use open::Open;
 use open::Sealed;
-pub(crate) use open::{Open, first_number};
 use shared::Shared;
 
 /// The most segments that wait for the store.

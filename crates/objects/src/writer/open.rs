@@ -26,7 +26,7 @@ pub(super) struct Sealed {
 
 impl Open {
     pub(super) fn new(epoch: u32, segment_bytes: usize) -> Self {
-        let first = first_number();
+        let first = ObjectId::first_number();
         let segment = OpenSegment::new(ObjectId::new(epoch, first), segment_bytes);
         Self { segment, epoch, next_number: first + 1, sealed: Vec::new() }
     }
@@ -41,12 +41,4 @@ impl Open {
     pub(super) fn is_empty(&self) -> bool {
         self.segment.is_empty() && self.sealed.is_empty()
     }
-}
-
-/// The number of a writer's first object, at random. A store that an administrator sets back to an
-/// earlier state sees the same epochs again, but not the same names: neither its own newer objects
-/// nor a cache elsewhere pass for what a new writer creates.
-pub(crate) fn first_number() -> u32 {
-    let random = uuid::Uuid::new_v4();
-    u32::from_le_bytes(random.as_bytes()[..4].try_into().expect("4 bytes")) >> 2
 }

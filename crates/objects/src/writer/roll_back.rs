@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::{Writer, changes};
 use crate::StateName;
-use crate::device::find_state;
 use crate::error::ObjectsError;
+use crate::head::find_state;
 use crate::id::{Kind, ObjectId};
 use crate::manifest::TailSegment;
 use crate::map::{NewCheckpoint, ObjectRecord};

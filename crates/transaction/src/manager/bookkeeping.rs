@@ -15,9 +15,10 @@ use std::sync::Arc;
 use larder_format::Logical;
 use larder_format::item::BlockGroupItem;
 use larder_format::objectid::FIRST_CHUNK_TREE;
+use larder_locks::RankedMutex;
+use larder_locks::rank::{BOOKKEEPING, CHECKSUMS};
 use larder_volume::Volume;
 use larder_volume::layout::Devices;
-use parking_lot::Mutex;
 use zerocopy::IntoBytes;
 
 use super::device_stats::DeviceStats;
@@ -45,9 +46,9 @@ pub(super) struct Bookkeeping {
     tree_space: Arc<TreeSpace>,
     pub(super) device_stats: DeviceStats,
     /// Locked by the thread that edits the extent, free space, block group, chunk and device trees.
-    editing: Mutex<()>,
+    editing: RankedMutex<(), BOOKKEEPING>,
     /// Locked by the thread that edits the checksum tree.
-    checksums: Mutex<()>,
+    checksums: RankedMutex<(), CHECKSUMS>,
 }
 
 impl Bookkeeping {
@@ -57,7 +58,7 @@ impl Bookkeeping {
         tree_space: Arc<TreeSpace>,
     ) -> Result<Self> {
         let device_stats = DeviceStats::load(volume.clone(), trees.dev.clone())?;
-        let (editing, checksums) = (Mutex::default(), Mutex::default());
+        let (editing, checksums) = (RankedMutex::default(), RankedMutex::default());
         Ok(Self { volume, trees, tree_space, device_stats, editing, checksums })
     }
 

@@ -13,18 +13,19 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use larder_locks::rank::COMMIT_TIMER;
+use larder_locks::{RankedCondvar, RankedMutex};
 
 use super::exclusive::Exclusive;
 
 /// When the next commit in the background is due.
 #[derive(Debug)]
 pub(super) struct CommitTimer {
-    state: Mutex<State>,
+    state: RankedMutex<State, COMMIT_TIMER>,
     /// Wakes the thread that commits.
-    due: Condvar,
+    due: RankedCondvar,
     /// Wakes threads that wait for a commit to write its blocks.
-    written: Condvar,
+    written: RankedCondvar,
     /// Tree blocks that were allocated since the last commit took them.
     new_blocks: AtomicU64,
     /// With so many new blocks a commit is due.
@@ -156,9 +157,9 @@ impl CommitTimer {
 impl Default for CommitTimer {
     fn default() -> Self {
         Self {
-            state: Mutex::default(),
-            due: Condvar::new(),
-            written: Condvar::new(),
+            state: RankedMutex::default(),
+            due: RankedCondvar::default(),
+            written: RankedCondvar::default(),
             new_blocks: AtomicU64::new(0),
             most_new_blocks: AtomicU64::new(u64::MAX),
         }

@@ -10,6 +10,8 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use larder_locks::Held;
+use larder_locks::rank::GATE;
 use parking_lot::{Condvar, Mutex};
 
 thread_local! {
@@ -41,13 +43,14 @@ impl JoinGate {
     /// If this thread has joined or quiesced the gate already.
     pub(super) fn join(&self) -> Joined<'_> {
         self.mark_thread();
+        let held = Held::wait_for(GATE);
         let mut state = self.state.lock();
         while state.is_quiesced {
             self.changed.wait(&mut state);
         }
         state.joined += 1;
         let is_first = !std::mem::replace(&mut state.had_join, true);
-        Joined { gate: self, is_first, thread: PhantomData }
+        Joined { gate: self, is_first, thread: PhantomData, _held: held }
     }
 
     /// Keeps other threads from joining, and waits until all that have joined have left. Dropping
@@ -57,6 +60,7 @@ impl JoinGate {
     /// If this thread has joined or quiesced the gate already.
     pub(super) fn quiesce(&self) -> Quiesced<'_> {
         self.mark_thread();
+        let held = Held::wait_for(GATE);
         let mut state = self.state.lock();
         while state.is_quiesced {
             self.changed.wait(&mut state);
@@ -65,7 +69,7 @@ impl JoinGate {
         while state.joined > 0 {
             self.changed.wait(&mut state);
         }
-        Quiesced { gate: self, thread: PhantomData }
+        Quiesced { gate: self, thread: PhantomData, _held: held }
     }
 
     fn mark_thread(&self) {
@@ -95,6 +99,7 @@ pub(super) struct Joined<'g> {
     /// No thread joined between the last [`Quiesced::forget_joins`] and this join.
     pub(super) is_first: bool,
     thread: PhantomData<*const ()>,
+    _held: Held,
 }
 
 impl Drop for Joined<'_> {
@@ -110,6 +115,7 @@ impl Drop for Joined<'_> {
 pub(super) struct Quiesced<'g> {
     gate: &'g JoinGate,
     thread: PhantomData<*const ()>,
+    _held: Held,
 }
 
 impl Quiesced<'_> {

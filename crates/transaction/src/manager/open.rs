@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use larder_btree::{BlockCache, BlockIdentity, Forest, Tree, TreeRoot};
 use larder_format::feature::IncompatFlags;
 use larder_format::{Superblock, Uuid};
+use larder_locks::RankedMutex;
 use larder_volume::Volume;
-use parking_lot::Mutex;
 
 use super::abort::Abort;
 use super::bookkeeping::Bookkeeping;
@@ -121,7 +121,7 @@ impl TransactionManager {
             durable,
             gate: JoinGate::default(),
             space_waiters: SpaceWaiters::default(),
-            committing: Mutex::default(),
+            committing: RankedMutex::default(),
             hook: OnceLock::new(),
         })
     }

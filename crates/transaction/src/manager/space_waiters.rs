@@ -5,7 +5,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use parking_lot::{Mutex, MutexGuard};
+use larder_locks::rank::TICKETS;
+use larder_locks::{RankedMutex, RankedMutexGuard};
 
 use super::cleaning::Cleanings;
 use crate::space::{Priority, SpaceKind};
@@ -20,13 +21,13 @@ pub(super) struct SpaceWaiters {
 #[derive(Debug, Default)]
 pub(super) struct TicketQueue {
     waiting: AtomicUsize,
-    first: Mutex<()>,
+    first: RankedMutex<(), TICKETS>,
 }
 
 /// The ticket of the first in a queue.
 pub(super) struct Ticket<'q> {
     queue: &'q TicketQueue,
-    _first: MutexGuard<'q, ()>,
+    _first: RankedMutexGuard<'q, (), TICKETS>,
 }
 
 impl SpaceWaiters {

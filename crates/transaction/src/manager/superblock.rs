@@ -9,7 +9,8 @@ use larder_format::item::Chunk;
 use larder_format::key::DiskKey;
 use larder_format::objectid::{CSUM_TREE, DEV_TREE, EXTENT_TREE, FS_TREE};
 use larder_format::superblock::{BACKUP_ROOTS, BackupRoot, SYS_CHUNK_ARRAY_SIZE};
-use parking_lot::Mutex;
+use larder_locks::RankedMutex;
+use larder_locks::rank::SUPERBLOCK;
 use zerocopy::FromZeros;
 
 use super::roots::Roots;
@@ -17,14 +18,14 @@ use super::roots::Roots;
 /// The superblock of the last commit, with the changes that the next commit writes.
 #[derive(Debug)]
 pub(super) struct NextSuperblock {
-    superblock: Mutex<Box<Superblock>>,
+    superblock: RankedMutex<Box<Superblock>, SUPERBLOCK>,
     /// There are changes.
     is_dirty: AtomicBool,
 }
 
 impl NextSuperblock {
     pub(super) fn new(superblock: Box<Superblock>) -> Self {
-        Self { superblock: Mutex::new(superblock), is_dirty: AtomicBool::new(false) }
+        Self { superblock: RankedMutex::new(superblock), is_dirty: AtomicBool::new(false) }
     }
 
     pub(super) fn get(&self) -> Superblock {

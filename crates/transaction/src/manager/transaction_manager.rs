@@ -5,8 +5,9 @@ use std::time::SystemTime;
 
 use larder_btree::Tree;
 use larder_format::Superblock;
+use larder_locks::rank::COMMITTING;
+use larder_locks::{RankedMutex, RankedMutexGuard};
 use larder_volume::Volume;
-use parking_lot::{Mutex, MutexGuard};
 
 use super::abort::{Abort, Aborted};
 use super::bookkeeping::Bookkeeping;
@@ -39,7 +40,7 @@ pub struct TransactionManager {
     pub(super) gate: JoinGate,
     pub(super) space_waiters: SpaceWaiters,
     /// The logs of the running transaction. Locked by the thread that commits or writes a log.
-    pub(super) committing: Mutex<Logs>,
+    pub(super) committing: RankedMutex<Logs, COMMITTING>,
     pub(super) hook: OnceLock<Arc<dyn TransactionHook>>,
 }
 
@@ -164,7 +165,7 @@ impl TransactionManager {
     }
 
     /// Waits for the commit in progress, and keeps others from beginning.
-    pub(crate) fn lock_committing(&self) -> MutexGuard<'_, Logs> {
+    pub(crate) fn lock_committing(&self) -> RankedMutexGuard<'_, Logs, COMMITTING> {
         self.committing.lock()
     }
 

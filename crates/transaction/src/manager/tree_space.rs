@@ -12,6 +12,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use larder_btree::{Block, BlockRequest, BlockSpace, Copied, LiveTree, SpaceError, TreeRoot};
 use larder_format::Logical;
 use larder_format::objectid::TREE_LOG;
+use larder_locks::RankedMutex;
+use larder_locks::rank::MOVED_ROOTS;
 use parking_lot::Mutex;
 
 use super::commit_timer::CommitTimer;
@@ -38,7 +40,7 @@ pub(crate) struct TreeSpace {
     /// Blocks of log trees.
     log_blocks: Mutex<BTreeSet<Logical>>,
     /// Trees whose root blocks have moved since their root items were written.
-    pub(crate) moved_roots: Mutex<BTreeMap<u64, TreeRoot>>,
+    pub(crate) moved_roots: RankedMutex<BTreeMap<u64, TreeRoot>, MOVED_ROOTS>,
     /// Something was allocated since the last commit.
     pub(crate) is_changed: AtomicBool,
     /// Wakes the thread that commits.
@@ -56,7 +58,7 @@ impl TreeSpace {
             quotas: OnceLock::new(),
             dissolved: Mutex::default(),
             log_blocks: Mutex::default(),
-            moved_roots: Mutex::default(),
+            moved_roots: RankedMutex::default(),
             is_changed: AtomicBool::new(false),
             timer: CommitTimer::default(),
         }

@@ -10,7 +10,8 @@ use larder_btree::{Forest, LiveTree, TreeRoot};
 use larder_format::item::{RootItem, Timespec};
 use larder_format::objectid::{CHUNK_TREE, EXTENT_TREE, ROOT_TREE, is_subvolume};
 use larder_format::{ItemType, Key};
-use parking_lot::{Mutex, MutexGuard};
+use larder_locks::rank::ROOTS;
+use larder_locks::{RankedMutex, RankedMutexGuard};
 
 use super::exclusive::Exclusive;
 use super::roots::{Roots, beginning_of, parse_root};
@@ -34,7 +35,7 @@ pub struct NewSnapshot {
 pub struct Trees {
     forest: Forest,
     system: Arc<SystemTrees>,
-    roots: Mutex<Roots>,
+    roots: RankedMutex<Roots, ROOTS>,
     tree_space: Arc<TreeSpace>,
 }
 
@@ -45,7 +46,7 @@ impl Trees {
         roots: Roots,
         tree_space: Arc<TreeSpace>,
     ) -> Self {
-        Self { forest, system, roots: Mutex::new(roots), tree_space }
+        Self { forest, system, roots: RankedMutex::new(roots), tree_space }
     }
 
     /// The trees that change.
@@ -69,7 +70,7 @@ impl Trees {
     }
 
     /// The root items in memory, for a commit.
-    pub(super) fn lock_roots(&self) -> MutexGuard<'_, Roots> {
+    pub(super) fn lock_roots(&self) -> RankedMutexGuard<'_, Roots, ROOTS> {
         self.roots.lock()
     }
 

@@ -7,7 +7,7 @@ use larder_format::item::{
     QGROUP_LEVEL_SHIFT, QgroupInfoItem, QgroupLimitItem, QgroupStatusItem, qgroup_status_flags,
 };
 use larder_format::{FormatError, ItemType, Key, read_exact_item};
-use parking_lot::Mutex;
+use larder_locks::RankedMutex;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Counted, Group, Quotas};
@@ -49,7 +49,7 @@ impl Quotas {
         for (id, group) in groups.iter_mut().filter(|(id, _)| level(**id) == 0) {
             group.above = all_above(*id, &members);
         }
-        Ok(Some(Self { nodesize: nodesize.into(), groups: Mutex::new(groups) }))
+        Ok(Some(Self { nodesize: nodesize.into(), groups: RankedMutex::new(groups) }))
     }
 
     /// Writes the groups' counts, marked as inconsistent. Part of a commit.

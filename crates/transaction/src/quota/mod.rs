@@ -34,7 +34,8 @@ use std::sync::Arc;
 
 use larder_format::item::{QGROUP_LEVEL_SHIFT, QgroupLimitItem, qgroup_limit_flags};
 use larder_format::objectid::is_subvolume;
-use parking_lot::Mutex;
+use larder_locks::RankedMutex;
+use larder_locks::rank::QUOTAS;
 use zerocopy::FromZeros;
 use zerocopy::little_endian::U64;
 
@@ -45,7 +46,7 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub struct Quotas {
     nodesize: u64,
-    groups: Mutex<BTreeMap<u64, Group>>,
+    groups: RankedMutex<BTreeMap<u64, Group>, QUOTAS>,
 }
 
 /// The counters of a group, in bytes on disk.

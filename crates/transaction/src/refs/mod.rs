@@ -22,7 +22,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use larder_format::Logical;
-use parking_lot::{Condvar, Mutex};
+use larder_locks::rank::{HOLDS, REFS};
+use larder_locks::{Held, RankedCondvar, RankedMutex};
 
 use crate::extent::Referrer;
 
@@ -42,8 +43,8 @@ pub trait Payer: Debug + Send + Sync {
 /// The delayed references of the running transaction.
 #[derive(Debug)]
 pub struct DelayedRefs {
-    queue: Mutex<Queue>,
-    released: Condvar,
+    queue: RankedMutex<Queue, REFS>,
+    released: RankedCondvar,
     payer: Arc<dyn Payer>,
     /// The number of heads in the queue, readable without the lock.
     len: AtomicUsize,
@@ -89,8 +90,8 @@ impl DelayedRefs {
     /// An empty queue.
     pub fn new(payer: Arc<dyn Payer>) -> Self {
         Self {
-            queue: Mutex::default(),
-            released: Condvar::new(),
+            queue: RankedMutex::default(),
+            released: RankedCondvar::default(),
             payer,
             len: AtomicUsize::new(0),
             insertions: AtomicU64::new(0),
@@ -157,16 +158,18 @@ impl DelayedRefs {
 
     /// Waits until no other thread has locked the ref head at `logical`, and locks it.
     pub fn lock_head(&self, logical: Logical) -> HeadLock<'_> {
+        let held = Held::wait_for(HOLDS);
         let mut queue = self.queue.lock();
         while !queue.locked.insert(logical) {
             self.released.wait(&mut queue);
         }
-        HeadLock { refs: self, logical }
+        HeadLock { refs: self, logical, _held: held }
     }
 
     /// Takes the heads of up to `limit` extents that no thread has locked, and locks them.
     pub fn take(&self, limit: usize) -> Batch<'_> {
-        Batch { refs: self, heads: self.edit(|queue| queue.take(limit)) }
+        let heads = self.edit(|queue| queue.take(limit));
+        Batch { refs: self, heads, _held: Held::tried(HOLDS) }
     }
 
     /// Drops everything. Only after the transaction was aborted.
@@ -265,6 +268,7 @@ impl Queue {
 pub struct HeadLock<'a> {
     refs: &'a DelayedRefs,
     logical: Logical,
+    _held: Held,
 }
 
 impl HeadLock<'_> {
@@ -285,6 +289,7 @@ impl Drop for HeadLock<'_> {
 pub struct Batch<'a> {
     refs: &'a DelayedRefs,
     heads: Vec<(Logical, Head)>,
+    _held: Held,
 }
 
 impl Batch<'_> {

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use parking_lot::Mutex;
+use larder_locks::RankedMutex;
+use larder_locks::rank::MAY_USE;
 
 /// The space of a kind, and its uses. All numbers are bytes of logical address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +49,7 @@ pub(super) struct Account {
     pub(super) global_reserve: Count,
     pub(super) unallocated: Count,
     /// Locked while a thread decides about a reservation, so that no two get the same space.
-    pub(super) may_use: Mutex<u64>,
+    pub(super) may_use: RankedMutex<u64, MAY_USE>,
 }
 
 impl Account {

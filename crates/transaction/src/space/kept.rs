@@ -13,7 +13,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use parking_lot::Mutex;
+use larder_locks::RankedMutex;
+use larder_locks::rank::WITHHELD;
 
 use super::{Pinned, Space};
 use crate::error::Result;
@@ -24,7 +25,7 @@ const MOST_RANGES: usize = 1 << 20;
 /// The states that are kept.
 #[derive(Debug, Default)]
 pub(super) struct KeptStates {
-    withheld: Mutex<Withheld>,
+    withheld: RankedMutex<Withheld, WITHHELD>,
     /// Rises when all states are given up.
     round: AtomicU64,
 }

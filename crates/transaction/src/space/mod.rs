@@ -31,9 +31,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 pub use larder_format::SpaceKind;
 use larder_format::objectid::{BLOCK_GROUP_TREE, CSUM_TREE, EXTENT_TREE, FREE_SPACE_TREE};
 use larder_format::{BlockGroupFlags, Logical, Profile};
+use larder_locks::rank::{GROUPS, PINNED, POLICY, SPACE_CHANGES, SPACE_DEVICES};
+use larder_locks::{RankedMutex, RankedRwLock};
 use larder_volume::layout::Devices;
 use larder_volume::{Chunk, Volume};
-use parking_lot::{Mutex, RwLock};
 
 use self::account::{Account, Count};
 use self::allocate::Hints;
@@ -81,15 +82,15 @@ pub struct Pinned {
 /// All block groups of a file system.
 pub struct Space {
     volume: Arc<Volume>,
-    groups: RwLock<BTreeMap<u64, Arc<Group>>>,
+    groups: RankedRwLock<BTreeMap<u64, Arc<Group>>, GROUPS>,
     /// Which profile new chunks get.
-    policy: RwLock<ProfilePolicy>,
+    policy: RankedRwLock<ProfilePolicy, POLICY>,
     accounts: [Account; SpaceKind::ALL.len()],
     /// Data and metadata share block groups.
     is_mixed: bool,
-    devices: Mutex<Devices>,
-    changes: Mutex<Changes>,
-    pinned: Mutex<Pinned>,
+    devices: RankedMutex<Devices, SPACE_DEVICES>,
+    changes: RankedMutex<Changes, SPACE_CHANGES>,
+    pinned: RankedMutex<Pinned, PINNED>,
     kept: KeptStates,
     hints: Hints,
     /// There are groups that the last commit does not have.
@@ -112,13 +113,13 @@ impl Space {
         let types = BlockGroupFlags::DATA | BlockGroupFlags::METADATA;
         Self {
             is_mixed: volume.chunks().iter().any(|chunk| chunk.flags().contains(types)),
-            devices: Mutex::new(Devices::of(&volume.geometry())),
+            devices: RankedMutex::new(Devices::of(&volume.geometry())),
             volume,
-            groups: RwLock::default(),
-            policy: RwLock::default(),
+            groups: RankedRwLock::default(),
+            policy: RankedRwLock::default(),
             accounts: Default::default(),
-            changes: Mutex::default(),
-            pinned: Mutex::default(),
+            changes: RankedMutex::default(),
+            pinned: RankedMutex::default(),
             kept: KeptStates::default(),
             hints: Hints::default(),
             has_new_groups: AtomicBool::new(false),

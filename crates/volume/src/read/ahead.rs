@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use larder_format::Logical;
+use larder_locks::elsewhere;
 
 use crate::chunk::Chunk;
 use crate::geometry::Geometry;
@@ -40,7 +41,7 @@ impl Geometry {
         for (stripe, range) in chunk.stripes().iter().zip(ranges) {
             let device = self.device(stripe.devid).and_then(|device| device.device());
             if let (Some(device), Some(range)) = (device, range) {
-                device.readahead(range.start, range.end - range.start);
+                elsewhere(|| device.readahead(range.start, range.end - range.start));
             }
         }
     }

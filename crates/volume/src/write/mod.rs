@@ -16,6 +16,7 @@ use std::sync::Arc;
 use larder_device::{Device, DeviceError, Trouble};
 use larder_format::superblock::OFFSETS;
 use larder_format::{Logical, Physical, Superblock};
+use larder_locks::elsewhere;
 
 use crate::chunk::{Chunk, DeviceAddress};
 use crate::geometry::Geometry;
@@ -200,7 +201,7 @@ impl Volume {
                 for address in chunk.addresses(&segment) {
                     let device = geometry.device(address.devid);
                     if let Some(device) = device.and_then(|device| device.written_to()) {
-                        device.discard(address.physical.0, segment.len_bytes)?;
+                        elsewhere(|| device.discard(address.physical.0, segment.len_bytes))?;
                     }
                 }
             }

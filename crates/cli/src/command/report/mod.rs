@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use anyhow::ensure;
 use clap::{Args, ValueEnum};
+use larder::accounting::Accounting;
 use larder::device::KeptState;
 use larder::{Filesystem, OpenOptions};
 
@@ -145,7 +146,7 @@ impl Report {
             None => self.source.open(source)?,
         };
         let mut progress = Accounted::new();
-        let accounting = filesystem.accounting(&mut |now| {
+        let accounting = Accounting::of(&filesystem, &mut |now| {
             let told = if is_quiet { ControlFlow::Continue(()) } else { progress.observe(now) };
             if told.is_break() { told } else { unless_ended(kept) }
         })?;

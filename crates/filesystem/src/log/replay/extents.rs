@@ -10,7 +10,7 @@ use larder_format::objectid::EXTENT_CSUM;
 use larder_format::{ItemType, Key, Logical};
 use larder_transaction::{DataExtent, DataOwner};
 
-use crate::core::changed::Changed;
+use crate::changed::Changed;
 use crate::log::replay::{Replay, bad, wrong};
 
 impl Replay<'_> {

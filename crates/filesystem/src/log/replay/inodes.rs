@@ -5,10 +5,10 @@ use larder_format::item::{DirEntries, DirLogItem, FileExtent, FileType, InodeIte
 use larder_format::objectid::ORPHAN;
 use larder_format::{ItemType, Key, read_exact_item};
 
-use crate::core::changed::Changed;
-use crate::file::extent_items::FileExtents;
-use crate::inode::id::InodeId;
-use crate::inode::links::links_of_item;
+use crate::changed::Changed;
+use crate::extents::items::FileExtents;
+use crate::item::id::InodeId;
+use crate::item::links::links_of_item;
 use crate::log::replay::{Replay, bad, parse_inode, wrong};
 
 /// Nanoseconds of a second.

@@ -27,8 +27,8 @@ use larder_format::objectid::{FIRST_FREE, LAST_FREE, TREE_LOG};
 use larder_format::{FormatError, ItemType, Key, read_exact_item};
 use larder_transaction::{Error, FoundLog, Recovery};
 
-use crate::core::changed::Changed;
-use crate::directory::names::Names;
+use crate::changed::Changed;
+use crate::live::names::Names;
 
 /// Replays all logs, except those of subvolumes that are gone.
 pub(crate) fn replay(recovery: &Recovery<'_>) -> Changed<()> {

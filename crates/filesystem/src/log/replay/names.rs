@@ -4,10 +4,10 @@ use larder_format::item::{DirEntries, FileType, InodeExtref, InodeItem, InodeRef
 use larder_format::{FormatError, ItemType, Key, name_hash};
 use larder_transaction::Error;
 
-use crate::core::changed::Changed;
-use crate::directory::names::check_name;
-use crate::inode::links::links_of_item;
-use crate::inode::live::{FIRST_INDEX, LAST_INDEX};
+use crate::changed::Changed;
+use crate::item::links::links_of_item;
+use crate::live::inode::{FIRST_INDEX, LAST_INDEX};
+use crate::live::names::check_name;
 use crate::log::replay::{Replay, bad, wrong};
 
 /// A name in the form of a reference.

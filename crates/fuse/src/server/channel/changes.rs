@@ -42,9 +42,10 @@ use crate::transport::Notify;
 pub(super) const MOST_UNTOLD: usize = 1024;
 /// The most directories that are remembered; when there are more, all are forgotten.
 const MOST_DIRECTORIES: usize = 256;
-/// The server waits for the kernel to forget a tree in so many pauses at most, of this length.
-const MOST_PAUSES: usize = 500;
-const PAUSE: Duration = Duration::from_millis(2);
+/// When the kernel has forgotten no inode for so long, it keeps the rest of a tree.
+const SILENCE: Duration = Duration::from_millis(2);
+/// The server waits no longer than this for the kernel to forget a tree.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// After so much data another thread writes it back, so that the one that applies commands need
 /// not. Writeback frees its memory early, and new data takes that memory while processors still
 /// have it in their caches.
@@ -416,24 +417,16 @@ impl Changing<'_> {
         reported
     }
 
-    /// Makes the kernel forget a directory that is about to be removed, and all that it knows below.
+    /// Makes the kernel forget `directory`, which is about to be removed, and all that it knows
+    /// below, and waits until it has done so: inodes that it still knew would be opened one by one.
     /// So it need not be told of each name.
-    pub(super) fn forget_below(&self, above: &Directory, name: &OsStr) {
+    pub(super) fn forget_below(&self, above: &Directory, name: &OsStr, directory: &Directory) {
         let nodes = &self.tree.server.nodes;
         let id = nodes.id_of(above);
         if nodes.knows(id) {
             // It fails if the kernel does not know the name.
             let _ = self.kernel.notify(&Notice::name(id, name));
-            // Inodes that the kernel still knew would be opened one by one.
-            let mut left = nodes.count();
-            for _ in 0..MOST_PAUSES {
-                thread::sleep(PAUSE);
-                let now = nodes.count();
-                if now >= left {
-                    break;
-                }
-                left = now;
-            }
+            nodes.wait_until_forgotten(nodes.id_of(directory), SILENCE, PATIENCE);
         }
     }
 

@@ -44,8 +44,8 @@ pub(super) fn remove_tree(changing: &mut Changing<'_>, path: &[u8]) -> io::Resul
         Ok((above, name.to_owned(), directory))
     });
     changing.tree.forget_directories();
-    if let Ok((above, name, _)) = &found {
-        changing.forget_below(above, name);
+    if let Ok((above, name, directory)) = &found {
+        changing.forget_below(above, name, directory);
     }
     let path_above = path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)].to_vec();
     let (frames, batch) = Default::default();

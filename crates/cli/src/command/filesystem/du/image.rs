@@ -106,7 +106,7 @@ impl Sharing {
         }
         if self.all.get().is_none() {
             let mut progress = Accounted::new();
-            let found = self.filesystem.shared_extents(&mut |now| progress.observe(now));
+            let found = SharedExtents::find(&self.filesystem, &mut |now| progress.observe(now));
             drop(progress);
             interrupt::check()?;
             // Without a temporary file, or with a damaged tree, each extent is asked for.

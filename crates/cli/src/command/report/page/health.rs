@@ -83,7 +83,7 @@ fn row(group: &KindFindings, finding: &Finding, file: &str) -> Vec<Cell> {
     vec![
         Cell::text(file),
         Cell::text(&group.severity.to_string()),
-        Cell::text(&format!("{}: {}", group.kind, finding.message)),
+        Cell::text(&format!("{}: {}", group.kind, finding.evidence)),
         Cell::text(&finding.location.to_string()),
     ]
 }

@@ -1,0 +1,4 @@
+//! Compressing data, by several threads.
+
+pub(crate) mod compress;
+pub(crate) mod compressors;

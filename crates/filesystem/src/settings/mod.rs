@@ -1,0 +1,5 @@
+//! Defaults for writing, and choices between implementations.
+
+pub(crate) mod inspector;
+pub(crate) mod policy;
+pub(crate) mod tuning;

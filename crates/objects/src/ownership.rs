@@ -1,0 +1,79 @@
+//! Who writes a device: the manifest names the writer.
+
+use crate::error::ObjectsError;
+use crate::head::{self, Follows, Stored, read_manifest};
+use crate::id::ObjectId;
+use crate::manifest::{self, Manifest, Writer as Writing};
+use crate::store::{Problem, Store};
+
+/// So often an opening finds that the writer before has changed the manifest once more.
+const MOST_ATTEMPTS: usize = 100;
+
+/// What an opening for writing may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Right {
+    /// The writing of another machine.
+    ToAny,
+    /// Nothing.
+    ToClosed,
+}
+
+/// This process, as the writer of a device from `now` on.
+pub(crate) fn this_process(now: u64) -> Writing {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = host.trim();
+    Writing {
+        nonce: uuid::Uuid::new_v4().into_bytes(),
+        host: if host.is_empty() { "an unknown machine" } else { host }.to_owned(),
+        pid: std::process::id(),
+        since: now,
+        is_done: false,
+    }
+}
+
+/// Makes `writer` the device's writer. The one before may change the manifest at the same time, until
+/// it finds out.
+pub(crate) fn take_over(
+    store: &dyn Store,
+    writer: &Writing,
+    right: Right,
+) -> Result<(Manifest, Stored), ObjectsError> {
+    for attempt in 0.. {
+        let (mut manifest, stored) = read_manifest(store)?;
+        let before = manifest.writer.clone();
+        if right == Right::ToClosed && !before.is_done {
+            let (store, by) = (store.name().to_owned(), before.to_string());
+            return Err(ObjectsError::NotClosed { store, by });
+        }
+        if !before.is_done {
+            let follows = head::end(store, &mut manifest, &writer.to_string())?;
+            if let Follows::Hole(_) = follows {
+                if read_manifest(store)?.1.version == stored.version {
+                    follows.check(store)?;
+                }
+                continue;
+            }
+        }
+        manifest.epoch = manifest.epoch.checked_add(1).ok_or_else(|| {
+            ObjectsError::damaged(store, manifest::NAME, &"it was opened too often")
+        })?;
+        manifest.number += 1;
+        manifest.next_flush = ObjectId::first_flush(manifest.epoch);
+        manifest.writer = writer.clone();
+        match stored.replaced(store, &manifest) {
+            Err(error) if error.problem == Problem::Condition && attempt < MOST_ATTEMPTS => {}
+            Err(error) => return Err(error.into()),
+            Ok(stored) => {
+                if !before.is_done {
+                    tracing::warn!(
+                        "{}: {before} had it open for writing; what it has not flushed is lost, and \
+                         it can write no more",
+                        store.name()
+                    );
+                }
+                return Ok((manifest, stored));
+            }
+        }
+    }
+    unreachable!("the last attempt returns")
+}
