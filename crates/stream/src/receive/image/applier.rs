@@ -185,11 +185,9 @@ impl Applier {
                 let (directory, name) = self.names.parent_and_name(path)?;
                 Ok(directory.remove_child_directory(name)?)
             }
-            Command::Fileattr { path, attributes } => {
-                let unknown = |_| CommandProblem::Unsupported("an inode flag");
-                let flags = u32::try_from(attributes).map_err(unknown)?;
-                Ok(self.names.inode(path)?.set_ioctl_flags(flags)?)
-            }
+            // As `btrfs receive` does: some flags would refuse what follows, and others say how the
+            // file system of the sender keeps the file.
+            Command::Fileattr { path, .. } => self.names.inode(path).map(drop).map_err(Into::into),
             Command::EnableVerity { .. } => Err(CommandProblem::Unsupported("verity")),
             _ => match NewNode::of(command, self.owner)? {
                 Some(new) => {
