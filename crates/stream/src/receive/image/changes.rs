@@ -36,7 +36,8 @@ impl Changes {
     }
 
     /// Applies a change, or defers it until others have come. The error may be that of a deferred
-    /// change, which it names. If the caller has checked the inode `on`, the change is for no other.
+    /// change, which it names. If the caller has checked the inode `on`, the change is for that one
+    /// alone.
     pub fn apply(&mut self, change: &Change<'_>, on: Option<Original>) -> Result<(), CommandError> {
         let failed = |problem| {
             let (command, path) = (change.name(), change.path().to_vec());
