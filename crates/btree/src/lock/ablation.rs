@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::{Right, recorder};
+use super::recorder::{self, Right};
 use crate::cache::SpreadAddresses;
 
 /// How a thread waits for the lock of a tree block.
@@ -41,8 +41,17 @@ impl Waiting {
         }
     }
 
-    /// The thread has taken the lock. The guard drops what this returns after it has released it.
-    pub(super) fn taken(self, lock: usize, right: Right) -> Wakeup {
+    /// The thread may read. The guard drops what this returns after it has released the lock.
+    pub(super) fn reads(self, lock: usize) -> Wakeup {
+        self.taken(lock, Right::Read)
+    }
+
+    /// The thread may change what no other thread sees. Its guard does the same.
+    pub(super) fn writes(self, lock: usize) -> Wakeup {
+        self.taken(lock, Right::Write)
+    }
+
+    fn taken(self, lock: usize, right: Right) -> Wakeup {
         recorder::taken(lock, right);
         Wakeup { lock, is_waited_for: self == Self::Sleeping }
     }

@@ -20,17 +20,8 @@ mod waiting;
 
 pub(crate) use self::context::LockContext;
 #[cfg(feature = "ablation")]
-pub use self::recorder::{LockAction, LockEvent, record_locks};
+pub use self::recorder::{LockAction, LockEvent, Right, record_locks};
 pub(crate) use self::tree_lock::{ReadGuard, TreeLock, Version, WriteGuard};
 pub(crate) use self::validator::LockPlace;
 #[cfg(feature = "ablation")]
 pub use self::waiting::Waiting;
-
-/// What the holder of a lock may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Right {
-    /// It reads, and other threads may read, too.
-    Read,
-    /// It changes what no other thread sees.
-    Write,
-}

@@ -4,7 +4,14 @@
 use std::cell::RefCell;
 use std::time::Instant;
 
-use super::Right;
+/// What the holder of a lock may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// It reads, and other threads may read, too.
+    Read,
+    /// It changes what no other thread sees.
+    Write,
+}
 
 /// What a thread did with a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

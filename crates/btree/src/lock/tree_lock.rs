@@ -13,7 +13,6 @@ use std::time::Instant;
 
 use parking_lot::lock_api::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RwLock};
 
-use super::Right;
 use super::context::LockContext;
 use super::validator::{Attempt, LockPlace, LockRecord};
 use super::waiting::Wakeup;
@@ -81,7 +80,7 @@ impl<T> TreeLock<T> {
             .unwrap_or_else(|| context.wait(self.address(), attempt, || self.cell.read_arc()));
         ReadGuard {
             guard,
-            _wakeup: context.waiting.taken(self.address(), Right::Read),
+            _wakeup: context.waiting.reads(self.address()),
             _record: record,
             _tree: PhantomData,
         }
@@ -129,7 +128,7 @@ impl<T> TreeLock<T> {
             version.step();
         }
         let since = (place.level > 0).then(Instant::now);
-        let wakeup = context.waiting.taken(self.address(), Right::Write);
+        let wakeup = context.waiting.writes(self.address());
         WriteGuard { guard, _wakeup: wakeup, _record: record, version, since, context }
     }
 }

@@ -1,7 +1,5 @@
 //! How a thread waits for a lock.
 
-use super::Right;
-
 /// How a thread waits: it spins for a moment, since threads hold locks for moments, and then
 /// sleeps. That is what the lock itself does. The feature `ablation` puts a type of the same name
 /// in place of this one, with a choice.
@@ -20,8 +18,13 @@ impl Waiting {
         acquire()
     }
 
-    /// The thread has taken the lock. The guard drops what this returns after it has released it.
-    pub(super) fn taken(self, _lock: usize, _right: Right) -> Wakeup {
+    /// The thread may read. The guard drops what this returns after it has released the lock.
+    pub(super) fn reads(self, _lock: usize) -> Wakeup {
+        Wakeup
+    }
+
+    /// The thread may change what no other thread sees. Its guard does the same.
+    pub(super) fn writes(self, _lock: usize) -> Wakeup {
         Wakeup
     }
 }

@@ -10,7 +10,7 @@ use larder::{FileType, Inode, SetAttributes};
 use super::{Outcome, exit_code};
 use crate::interrupt;
 use crate::mode_change::ModeChange;
-use crate::on_mount::{self, OnMount, Present};
+use crate::on_mount::{self, Present};
 use crate::source::{PathSource, Writing};
 use crate::tree::{Each, walk};
 use crate::umask::umask;
@@ -54,18 +54,19 @@ impl Chmod {
     fn apply_on_mount(&self) -> Outcome {
         interrupt::watch()?;
         let umask = umask();
-        let change = |changes: &mut OnMount, path: &[u8], present: Present| {
+        let new = |present: Present| {
             let file_type = FileType::from_mode(present.mode);
             if file_type == Some(FileType::Symlink) {
-                return Ok(());
+                return None;
             }
             let is_directory = file_type == Some(FileType::Directory);
-            let mode = self.mode.apply(present.mode, is_directory, umask);
-            changes.make(&Command::Chmod { path, mode: u64::from(mode & 0o7777) })
+            Some(u64::from(self.mode.apply(present.mode, is_directory, umask) & 0o7777))
         };
         let paths = on_mount::all_resolved(&self.paths, true)?;
         let failures = on_mount::with_each(paths, |changes, path| {
-            on_mount::change_attributes(changes, path, self.recursive, change)
+            on_mount::change_attributes(changes, path, self.recursive, |path, present| {
+                Some(Command::Chmod { path, mode: new(present)? })
+            })
         })?;
         Ok(exit_code(failures))
     }

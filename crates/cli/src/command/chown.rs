@@ -9,7 +9,7 @@ use larder::{Inode, SetAttributes};
 
 use super::{Outcome, exit_code};
 use crate::interrupt;
-use crate::on_mount::{self, OnMount, Present};
+use crate::on_mount::{self, Present};
 use crate::owner::Names;
 use crate::source::{PathSource, Writing};
 use crate::tree::{Each, Visited, walk};
@@ -114,13 +114,16 @@ impl Chown {
     fn apply_on_mount(&self) -> Outcome {
         interrupt::watch()?;
         let Owners { uid, gid } = self.owners.find(|_, _| None)?;
-        let change = |changes: &mut OnMount, path: &[u8], present: Present| {
+        let new = |present: Present| {
             let (uid, gid) = (uid.unwrap_or(present.uid), gid.unwrap_or(present.gid));
-            changes.make(&Command::Chown { path, uid: uid.into(), gid: gid.into() })
+            (u64::from(uid), u64::from(gid))
         };
         let paths = on_mount::all_resolved(&self.paths, !self.recursive && !self.no_dereference)?;
         let failures = on_mount::with_each(paths, |changes, path| {
-            on_mount::change_attributes(changes, path, self.recursive, change)
+            on_mount::change_attributes(changes, path, self.recursive, |path, present| {
+                let (uid, gid) = new(present);
+                Some(Command::Chown { path, uid, gid })
+            })
         })?;
         Ok(exit_code(failures))
     }

@@ -1,11 +1,14 @@
 //! Changing attributes in trees.
+//!
+//! # Invariants
+//! - What is changed is the inode whose attributes the change starts from, also if another has its
+//!   path by then: users rename in directories that are theirs.
 
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use larder::commands::{Command, Original};
 use larder::{FileType, Metadata, WalkOptions, Walked};
-use rustix::fs::{AtFlags, statat};
 
 use super::walk::{Walk, count};
 use super::{MountPath, OnMount};
@@ -28,25 +31,18 @@ impl From<&Metadata> for Present {
 }
 
 /// Changes the attributes of `path`, and of everything below if `recursive`. `changes` are below the
-/// directory of its [`MountPath`]. `change` does it for a path, from the present attributes. Returns how
-/// many errors were reported.
+/// directory of its [`MountPath`]. `change` is the command for a path, from the present attributes.
+/// Returns how many errors were reported.
 pub fn change_attributes(
     changes: &mut OnMount,
     path: &Path,
     recursive: bool,
-    change: impl Fn(&mut OnMount, &[u8], Present) -> anyhow::Result<()>,
+    change: impl for<'p> Fn(&'p [u8], Present) -> Option<Command<'p>>,
 ) -> anyhow::Result<usize> {
     let MountPath { name, .. } = MountPath::of(path)?;
-    if !recursive {
-        let at = if name.is_empty() { OsStr::new(".") } else { &name };
-        let found = statat(changes.directory(), at, AtFlags::SYMLINK_NOFOLLOW)?;
-        let present = Present { mode: found.st_mode, uid: found.st_uid, gid: found.st_gid };
-        change(changes, name.as_bytes(), present)?;
-        return Ok(0);
-    }
     let tree = path.to_owned();
-    let mut progress = Progress::of_files().counting(move || count(&tree));
-    let mut walk = Walk::begin(path, WalkOptions { below: true, ..WalkOptions::default() })?;
+    let mut progress = Progress::of_files().counting(move || recursive.then(|| count(&tree))?);
+    let mut walk = Walk::begin(path, WalkOptions { below: recursive, ..WalkOptions::default() })?;
     let mut directory = PathBuf::new();
     while let Some(walked) = walk.next()? {
         let (path, metadata) = match walked {
@@ -62,7 +58,13 @@ pub fn change_attributes(
             _ => continue,
         };
         progress.add(1);
-        change(changes, path.as_os_str().as_bytes(), Present::from(&metadata))?;
+        if let Some(command) = change(path.as_os_str().as_bytes(), Present::from(&metadata)) {
+            let inode = Original { subvolume: metadata.subvolume, inode: metadata.inode };
+            changes.make_on(inode, &command)?;
+        }
+        if !recursive {
+            break;
+        }
     }
     Ok(walk.failures())
 }

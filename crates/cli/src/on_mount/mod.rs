@@ -114,6 +114,11 @@ impl OnMount {
         self.changes.make(command).map_err(unmade)
     }
 
+    /// Makes a change, at a path from the directory, if that leads to `inode` by then.
+    pub fn make_on(&mut self, inode: Original, command: &Command<'_>) -> anyhow::Result<()> {
+        self.changes.make_on(inode, command).map_err(unmade)
+    }
+
     /// Gives a new file the content of another one of the same mount.
     pub fn copy(&mut self, path: &Path, original: Original) -> anyhow::Result<()> {
         self.changes.copy(path.as_os_str().as_bytes(), original).map_err(unmade)

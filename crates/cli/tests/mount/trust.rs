@@ -5,7 +5,7 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Read};
 use std::ops::ControlFlow;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 use std::process::{self, Stdio};
@@ -16,6 +16,7 @@ use larder::commands::{Command, Original};
 use larder::{ChangeEvent, MountedChanges, MountedWalk, WalkOptions};
 use larder_ioctl::channel::{Authority, Channel, Kind, Request, SendRequest, frame, token};
 use larder_testkit::{ImageSpec, KernelImage, Scratch};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 use crate::support::{
@@ -351,5 +352,135 @@ fn a_removal_leaves_alone_what_was_moved_away() {
         }
         mounted.shell("rm -rf tree");
     }
+    mounted.finish();
+}
+
+/// A user renames in directories that are theirs, also while root changes what is in them.
+#[test]
+fn changes_of_a_tree_concern_the_files_that_were_listed() {
+    let mounted = Mounted::new();
+    mounted.shell(
+        "mkdir -p tree/first tree/second; cd tree/first; touch $(seq 12000); cd ../second; \
+         touch own; echo secret > secret; chmod 6777 own; chmod 700 secret; \
+         chown -R 1001:1001 ../first own",
+    );
+    let own = |name: &str| mounted.join("tree/second").join(name);
+    let secret = fs::metadata(own("secret")).unwrap().ino();
+    let first = mounted.join("tree/first/1");
+    for command in [["chown", "-R", ":1002"], ["chmod", "-R", "g+w"]] {
+        let seen = || fs::metadata(&first).map(|found| (found.gid(), found.mode())).unwrap();
+        let before = seen();
+        let mut change = larder();
+        change.args(command).arg(mounted.join("tree")).stderr(Stdio::null());
+        let mut change = change.spawn().unwrap();
+        // The first files were changed, so that the last ones were listed.
+        while seen() == before && change.try_wait().unwrap().is_none() {}
+        let exchange = RenameFlags::EXCHANGE;
+        renameat_with(CWD, own("own"), CWD, own("secret"), exchange).unwrap();
+        change.wait().unwrap();
+        let all = [own("own"), own("secret")].map(|path| fs::metadata(path).unwrap());
+        let found = all.iter().find(|found| found.ino() == secret).expect("it is still there");
+        assert_eq!((found.uid(), found.mode() & 0o6007), (0, 0), "{command:?}");
+    }
+    mounted.finish();
+}
+
+/// Makes changes in `c` as root without capabilities, and `meanwhile` something else when the
+/// server has them and waits for more.
+fn change_and_meanwhile(
+    mounted: &Mounted,
+    make: impl FnOnce(&mut MountedChanges) -> io::Result<()> + Send,
+    meanwhile: impl FnOnce() + Send,
+) -> Vec<String> {
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let seen = reports.clone();
+    let observe = move |event: ChangeEvent<'_>| {
+        if let ChangeEvent::Failed(reason) = event {
+            seen.lock().unwrap().push(reason.to_owned());
+        }
+        ControlFlow::Continue(())
+    };
+    let directory = File::open(mounted.join("c")).unwrap();
+    with_capabilities(CapabilitySet::empty(), || {
+        let mut changes = MountedChanges::below(directory, observe).unwrap().expect("it is ours");
+        make(&mut changes).unwrap();
+        // It is refused, which is reported. The others fill a message, and wait.
+        changes.make(&Command::Chmod { path: b"theirs", mode: 0o777 }).unwrap();
+        let data = vec![1; 16 << 10];
+        for _ in 0..20 {
+            changes.make(&Command::Write { path: b"filler", offset: 0, data: &data }).unwrap();
+        }
+        wait_until("the server has them", || !reports.lock().unwrap().is_empty());
+        meanwhile();
+        changes.finish().unwrap();
+    });
+    let reports = reports.lock().unwrap();
+    reports[1..].to_vec()
+}
+
+#[test]
+fn what_a_client_may_change_is_what_changes() {
+    let mounted = Mounted::new();
+    let exchange = |one: &str, other: &str| {
+        let [one, other] = [one, other].map(|name| mounted.join("c").join(name));
+        renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+    };
+    let seen = || mounted.shell("cd c; find theirs* own* -printf '%i %m %U %s %f\\n' | sort -n");
+    mounted.shell(
+        "mkdir c; cd c; touch filler own; mkdir own-dir theirs-dir; echo keep > theirs; \
+         chmod 600 theirs; chmod 700 theirs-dir; chown 1001 theirs theirs-dir; chmod 755 own-dir",
+    );
+    let changes: [Command<'_>; 4] = [
+        Command::Chmod { path: b"own", mode: 0o666 },
+        Command::Write { path: b"own", offset: 0, data: b"other" },
+        Command::Truncate { path: b"own", size: 0 },
+        Command::SetXattr { path: b"own", name: b"user.a", data: b"b" },
+    ];
+    for command in changes {
+        let before = seen();
+        let reports = change_and_meanwhile(
+            &mounted,
+            |changes| changes.make(&command),
+            || exchange("own", "theirs"),
+        );
+        exchange("own", "theirs");
+        assert_eq!(seen(), before, "{command:?}");
+        assert!(reports[0].contains("another file has taken its place"), "{reports:?}");
+    }
+    assert_eq!(mounted.shell("getfattr -d c/theirs"), "");
+    let reports = change_and_meanwhile(
+        &mounted,
+        |changes| changes.make(&Command::Mkfile { path: b"own-dir/new", ino: 0 }),
+        || exchange("own-dir", "theirs-dir"),
+    );
+    exchange("own-dir", "theirs-dir");
+    assert_eq!(reports, [""; 0]);
+    assert_eq!(mounted.shell("ls c/own-dir c/theirs-dir"), "c/own-dir:\nnew\n\nc/theirs-dir:\n");
+    mounted.finish();
+}
+
+/// What a caller may do with a file depends on the changes before.
+#[test]
+fn a_new_owner_counts_at_once() {
+    let mounted = Mounted::new();
+    mounted.shell("mkdir c; cd c; touch old s u; chgrp 1002 old; chmod 2745 old");
+    let give = |path, capabilities, mode| {
+        let make = move |changes: &mut MountedChanges| {
+            changes.make(&Command::Chown { path, uid: 1001, gid: 1001 })?;
+            match mode {
+                0 => Ok(()),
+                mode => changes.make(&Command::Chmod { path, mode }),
+            }
+        };
+        with_capabilities(capabilities, || change(&mounted.join("c"), make)).unwrap()
+    };
+    let (chown, fowner) = (CapabilitySet::CHOWN, CapabilitySet::FOWNER);
+    assert_eq!(give(b"old", chown, 0), [""; 0]);
+    let refused = [give(b"s", chown | fowner, 0o2755), give(b"u", chown, 0o4755)];
+    for reports in refused {
+        assert!(reports[0].contains("not permitted"), "{reports:?}");
+    }
+    let seen = mounted.shell("cd c; find old s u -printf '%f %m %U\\n'");
+    assert_eq!(seen, "old 745 1001\ns 644 1001\nu 644 1001\n");
     mounted.finish();
 }

@@ -199,6 +199,10 @@ fn users_have_the_rights_to_subvolumes_that_btrfs_gives_them() {
         assert!(can("inspect rootid own/mine"));
         assert!(can("filesystem df ."));
         assert!(can("filesystem label ."));
+        assert!(can("subvolume snapshot -r own/mine own/kept"));
+        assert!(!can("subvolume delete own/kept"), "it is read-only");
+        assert!(can("property set own/kept ro false"));
+        assert_eq!(can("subvolume delete own/kept"), may_delete);
         assert_eq!(can("subvolume delete own/again"), may_delete);
         assert!(!can("subvolume delete roots"));
         mounted.finish();

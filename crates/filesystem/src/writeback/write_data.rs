@@ -261,11 +261,12 @@ impl Written {
         }
     }
 
-    /// Gives a new extent back.
+    /// Gives a new extent back. Nothing has referred to it, and a commit need not come first: none
+    /// can as long as this data cannot be written.
     fn abandon(&self, writer: &Writer) -> Changed<()> {
         let Destination::New(item) = &self.place else { return Ok(()) };
-        let len_bytes = item.extent.disk_num_bytes.get();
-        let logical = Logical(item.extent.disk_bytenr.get());
-        writer.give_up(DataExtent { logical, len_bytes })
+        let start = item.extent.disk_bytenr.get();
+        let range = start..start + item.extent.disk_num_bytes.get();
+        writer.manager().space().unused(&range)
     }
 }

@@ -67,6 +67,12 @@ impl MountedChanges {
         self.change(&Change::Command(*command))
     }
 
+    /// Makes a change, if its path leads to `inode` by then: another program may have moved it
+    /// meanwhile. Otherwise it fails, as others do.
+    pub fn make_on(&mut self, inode: Original, command: &Command<'_>) -> io::Result<()> {
+        self.change(&Change::On { inode, command: *command })
+    }
+
     /// Gives the file at `path`, which is new and empty, the content of another one of the same
     /// file system.
     pub fn copy(&mut self, path: &[u8], original: Original) -> io::Result<()> {

@@ -141,6 +141,34 @@ fn work_on_a_faulty_device(disk: MemoryDevice, fault: Fault) -> Option<bool> {
     (strikes > 0).then_some(synced < FILES)
 }
 
+/// Data that could not be written takes no space: once the device works again, it is written,
+/// however often that failed.
+#[test]
+fn writes_that_fail_take_no_space() {
+    let image = KernelImage::empty(&ImageSpec::new("no-space"));
+    let disk = Arc::new(load(&image.devices()[0]));
+    let device = Arc::new(FaultDevice::new(disk.clone()));
+    let options = OpenOptions::new().write(true).commit_interval(None);
+    let fs = options.open_devices(vec![device.clone()]).unwrap();
+    let root = fs.subvolume("/").unwrap();
+    root.create("first", 0o644).unwrap();
+    fs.sync().unwrap();
+    let data = vec![7; 8 << 20];
+    let attempts = 2 * fs.capacity().unwrap().available_bytes / data.len() as u64;
+    let file = root.create("file", 0o644).unwrap();
+    file.write_at(&data, 0).unwrap();
+    device.inject(Fault::fail(Operation::Write));
+    for _ in 0..attempts {
+        file.sync().unwrap_err();
+    }
+    device.heal();
+    file.sync().unwrap();
+    fs.sync().unwrap();
+    assert_eq!(read(&file), data);
+    drop((file, root, fs));
+    assert_sound([&*disk], "after the faults");
+}
+
 const FILES: usize = 4;
 const FILE_BYTES: usize = 30_000;
 const HOLE: Range<usize> = 4096..12_288;

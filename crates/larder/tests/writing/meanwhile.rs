@@ -388,12 +388,12 @@ fn attributes_of_a_copy_stay_with_it_when_another_file_takes_its_place() {
         Command::Write { path: b"next", offset: 0, data: &data },
     ];
     for command in commands {
-        changes.apply(&command.into()).unwrap();
+        changes.apply(&command.into(), None).unwrap();
     }
     let copy = root.open_file("copy").unwrap();
     top.rename_child("copy".as_ref(), &top, "secret".as_ref(), RenameMode::Exchange).unwrap();
     let last = Command::Write { path: b"next", offset: data.len() as u64, data: &data };
-    changes.apply(&last.into()).unwrap();
+    changes.apply(&last.into(), None).unwrap();
     changes.apply_deferred().unwrap();
     assert_eq!((secret.metadata().uid, copy.metadata().uid), (owner, 1000));
 }

@@ -125,6 +125,9 @@ pub enum CommandProblem {
     /// The command is invalid.
     #[error("{0}")]
     Invalid(&'static str),
+    /// The path leads to another inode than the one that the command is for.
+    #[error("another file has taken its place meanwhile: run the command again")]
+    Replaced,
     /// The command needs an unsupported feature.
     #[error("{0} is not supported")]
     Unsupported(&'static str),

@@ -274,11 +274,11 @@ commands! {
         /// How much, in bytes.
         len: u64 = Size,
     }
-    /// Sets inode flags.
+    /// Tells the flags of an inode, as its item has them. No receiver sets them.
     Fileattr = 24, "fileattr" {
         /// Whose.
         path: &'a [u8] = Path,
-        /// The flags.
+        /// The flags (`BTRFS_INODE_*`).
         attributes: u64 = Fileattr,
     }
     /// Writes an extent as it is stored.

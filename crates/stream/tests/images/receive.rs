@@ -12,9 +12,12 @@ use larder_stream::{
 };
 use larder_testkit::{Content, Feature, ImageSpec, KernelImage, Manifest, assert_same};
 
+use rustix::fs::{FallocateFlags, IFlags};
+
 use crate::support::{
-    EmptyImage, assert_sound, btrfs, change, kernel_receive, kernel_send, larder_receive,
-    larder_send, mounted_receive, open, open_writable, sendable, snapshot, subvolume,
+    EmptyImage, assert_sound, btrfs, change, kernel_dump, kernel_receive, kernel_send,
+    larder_receive, larder_send, mounted_receive, open, open_writable, sendable, snapshot,
+    subvolume,
 };
 
 /// More compressed extents than files with the property have, whose data is compressed as it is
@@ -133,6 +136,59 @@ fn snapshots_are_received_as_they_were_sent() {
     let origin = Origin::new(&spec.mount_option("compress-force=zstd"));
     for way in WAYS {
         origin.assert_received(way);
+    }
+}
+
+/// The kernel sends the flags of an inode as its item has them, for files that space was allocated
+/// for as well.
+#[test]
+fn flags_of_inodes_are_left_alone() {
+    let image = KernelImage::empty(&ImageSpec::new("flags"));
+    let mount = image.mount("noatime");
+    let [source, before, after] = ["source", "before", "after"].map(|name| mount.path().join(name));
+    btrfs(&[&"-q", &"subvolume", &"create", &source]);
+    let [allocated, kept] = ["allocated", "kept"].map(|name| source.join(name));
+    for file in [&allocated, &kept] {
+        std::fs::write(file, "bread").expect("written");
+    }
+    snapshot(&source, &before);
+    let open = std::fs::File::options().write(true).open(&allocated).expect("it is there");
+    rustix::fs::fallocate(open, FallocateFlags::empty(), 0, 100_000).expect("allocated");
+    let open = std::fs::File::open(&kept).expect("it is there");
+    let flags = |flags| rustix::fs::ioctl_setflags(&open, flags).expect("set");
+    flags(IFlags::IMMUTABLE);
+    snapshot(&source, &after);
+    flags(IFlags::empty());
+    let send = |options: &[&dyn AsRef<std::ffi::OsStr>], snapshot: &Path| {
+        kernel_send(
+            &[&[&"--proto" as &dyn AsRef<_>, &"2"], options].concat(),
+            snapshot,
+            image.folder(),
+        )
+    };
+    let streams = [send(&[], &before), send(&[&"-p", &before], &after)];
+    let dumped = String::from_utf8_lossy(&kernel_dump(&streams[1], image.folder())).into_owned();
+    assert!(dumped.contains("fileattr"), "{dumped}");
+    let target = EmptyImage::new();
+    let filesystem = open_writable(target.device());
+    for stream in &streams {
+        larder_receive(stream, &filesystem, "").unwrap_or_else(|error| panic!("{error}"));
+    }
+    drop(filesystem);
+    assert_sound(target.device());
+    let mount = target.mount("noatime");
+    let mounted = mount.path().join("mounted");
+    std::fs::create_dir(&mounted).expect("made");
+    for stream in &streams {
+        mounted_receive(stream, &mounted).unwrap_or_else(|error| panic!("{error}"));
+    }
+    let expected = sendable(&after);
+    for folder in [mount.path(), &mounted] {
+        assert_same(&expected, &sendable(&folder.join("after")));
+        for name in ["allocated", "kept"] {
+            let file = std::fs::File::open(folder.join("after").join(name)).expect("it is there");
+            assert_eq!(rustix::fs::ioctl_getflags(file).expect("read"), IFlags::empty(), "{name}");
+        }
     }
 }
 

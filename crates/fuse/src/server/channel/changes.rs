@@ -7,9 +7,11 @@
 //!   on.
 //! - A link replaces a file of its name, so that a client need not ask what is there.
 //! - Memory is bounded: after [`MOST_UNTOLD`] commands all of them are applied.
+//! - What is changed is the inode that was checked, in the directory that was checked, whatever
+//!   moves meanwhile.
 //! - What the client sent before it stopped or ended is applied.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::mem;
@@ -19,8 +21,8 @@ use std::sync::mpsc::{self, SyncSender};
 use std::thread::{self, Scope};
 use std::time::Duration;
 
-use larder::commands::{Change, Changes, Command, LocalChanges};
-use larder::{CommandError, CommandProblem, Directory, Inode};
+use larder::commands::{Change, Changes, Command, LocalChanges, Original};
+use larder::{CommandError, CommandProblem, Directory, FileType, Inode};
 use larder_ioctl::channel::{Kind, ReceiveNews, ReceiveReply, Token, frame};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -31,7 +33,7 @@ use super::{Grant, removal, rights};
 use crate::protocol::Notice;
 use crate::protocol::abi::ShownId;
 use crate::server::access::Caller;
-use crate::server::call::failed;
+use crate::server::call::{Outcome, failed};
 use crate::server::numbers::number_of;
 use crate::server::reach::Reach;
 use crate::server::refusal::{Refusal, refuse};
@@ -40,12 +42,11 @@ use crate::transport::Notify;
 
 /// The most commands that the kernel was not told of.
 pub(super) const MOST_UNTOLD: usize = 1024;
-/// The most directories that are remembered; when there are more, all are forgotten.
-const MOST_DIRECTORIES: usize = 256;
 /// When the kernel has forgotten no inode for so long, it keeps the rest of a tree.
 const SILENCE: Duration = Duration::from_millis(2);
 /// The server waits no longer than this for the kernel to forget a tree.
 const PATIENCE: Duration = Duration::from_secs(1);
+const SET_GID: u32 = 0o2000;
 /// After so much data another thread writes it back, so that the one that applies commands need
 /// not. Writeback frees its memory early, and new data takes that memory while processors still
 /// have it in their caches.
@@ -61,13 +62,6 @@ pub(super) fn change(
     kernel: &dyn Notify,
 ) -> Result<Vec<u8>, Refusal> {
     let (directory, caller) = (grant.writable_directory(server)?, grant.caller(server));
-    let tree = Tree {
-        server,
-        caller,
-        base: directory.clone(),
-        originals: Reach::new(caller),
-        directories: HashMap::new(),
-    };
     let owner = caller.stored_ids().map_err(|errno| {
         let (user, group) = (caller.user().number(), caller.group().number());
         let ids = format!("user {user} and group {group}");
@@ -77,10 +71,10 @@ pub(super) fn change(
         )
     })?;
     let client = socket.try_clone().map_err(|error| refuse(Errno::AGAIN, &error.to_string()))?;
-    let changes = Changes::below(directory, owner);
+    let changes = Changes::below(directory.clone(), owner);
     let changes = changes.while_it(move || !has_hung_up(&client));
+    let tree = Tree { server, caller, base: directory, originals: Reach::new(caller), changes };
     let mut changing = Changing {
-        changes,
         tree,
         kernel,
         socket,
@@ -108,11 +102,11 @@ pub(super) fn change(
         (read, changing.apply_all(), stream_bytes)
     });
     // The last names of inodes may be gone, and nobody refers to them any more.
-    drop(changing.tree.directories);
+    let commands = changing.commands;
+    drop(changing);
     server.filesystem.delete_unlinked();
     read?;
     ended.map_err(|_| gone())?;
-    let commands = changing.commands;
     Ok(ReceiveReply::Received { stream_bytes, subvolumes: 0, commands }.body())
 }
 
@@ -158,7 +152,6 @@ pub(super) fn gone() -> Refusal {
 
 /// A stream that is being applied.
 pub(super) struct Changing<'s> {
-    changes: Changes,
     pub(super) tree: Tree<'s>,
     kernel: &'s dyn Notify,
     pub(super) socket: &'s UnixStream,
@@ -215,7 +208,7 @@ impl Changing<'_> {
             };
             for change in LocalChanges::new(&frame, *stream_bytes) {
                 let change = change.map_err(|error| refuse(Errno::INVAL, &error.to_string()))?;
-                if let Change::Command(Command::Write { data, .. }) = change {
+                if let Some(Command::Write { data, .. }) = change.command() {
                     self.unwritten_bytes += data.len();
                 }
                 self.change(&change).map_err(|_| gone())?;
@@ -238,14 +231,14 @@ impl Changing<'_> {
     /// the client is gone.
     fn change(&mut self, change: &Change<'_>) -> io::Result<()> {
         let owners = self.tree.caller.owners();
-        let applied = match *change {
-            Change::Command(Command::Chown { path, uid, gid }) if !owners.is_empty() => self
+        let applied = match change.command() {
+            Some(Command::Chown { path, uid, gid }) if !owners.is_empty() => self
                 .tree
                 .next_owner(path, ShownId::new(uid as u32), ShownId::new(gid as u32))
-                .map(|(uid, gid)| self.stored(&Command::Chown { path, uid, gid }.into())),
-            Change::Command(Command::SetXattr { path, name, data }) => owners
+                .map(|(uid, gid)| self.stored(&change.by(Command::Chown { path, uid, gid }))),
+            Some(Command::SetXattr { path, name, data }) => owners
                 .stored_xattr(name, data)
-                .map(|data| self.stored(&Command::SetXattr { path, name, data: &data }.into())),
+                .map(|data| self.stored(&change.by(Command::SetXattr { path, name, data: &data }))),
             _ => Ok(self.stored(change)),
         };
         applied.unwrap_or_else(|errno| self.refuse(change, errno))
@@ -260,9 +253,10 @@ impl Changing<'_> {
             }
             self.failed = None;
         }
+        self.tree.changes.make_room();
         let is_own =
             !self.tree.caller.may_everything() && rights::any_owner_may(change, &mut self.tree);
-        if is_own && self.changes.complete_new(change) {
+        if is_own && self.tree.changes.complete_new(change) {
             self.commands += 1;
             self.note(change);
             return Ok(());
@@ -273,23 +267,39 @@ impl Changing<'_> {
             self.apply_all()?;
             prepared = self.prepare(change);
         }
-        if let Err(errno) = prepared {
-            return self.refuse(change, errno);
-        }
+        let checked = match prepared {
+            Ok(checked) => checked,
+            Err(errno) => return self.refuse(change, errno),
+        };
         self.commands += 1;
-        if let Change::Command(Command::Rmdir { path }) = *change {
+        if let Some(Command::Rmdir { path }) = change.command() {
             self.apply_all()?;
-            self.changes.forget(path);
+            self.tree.changes.forget(path);
             return removal::remove_tree(self, path);
         }
         self.note(change);
-        if let Err(error) = self.changes.apply(change) {
+        let on = checked.as_ref().map(original_of);
+        if let Err(error) = self.tree.changes.apply(change, on) {
             self.fail(&error)?;
+        }
+        if let (Some(inode), Some(Command::Chown { .. })) = (checked, change.command()) {
+            return self.end_chown(change, &inode);
         }
         if self.untold.len() >= MOST_UNTOLD {
             self.apply_all()?;
         }
         Ok(())
+    }
+
+    /// Lets later checks see the new owner of `inode`, and takes the setgid bit that the caller may
+    /// not keep.
+    fn end_chown(&mut self, change: &Change<'_>, inode: &Inode) -> io::Result<()> {
+        let has_set_gid = inode.file_type() != FileType::Directory
+            && inode.metadata().mode & SET_GID != 0
+            && !self.tree.caller.keeps_set_gid_of(inode);
+        self.apply_all()?;
+        let dropped = if has_set_gid { inode.drop_privileges(false) } else { Ok(()) };
+        dropped.or_else(|error| self.refuse(change, failed(error)))
     }
 
     fn refuse(&mut self, change: &Change<'_>, errno: Errno) -> io::Result<()> {
@@ -299,15 +309,21 @@ impl Changing<'_> {
         self.report(change.name(), path, &message)
     }
 
-    /// Checks that the caller may do that, and opens inodes that lose names.
-    fn prepare(&mut self, change: &Change<'_>) -> Result<(), Errno> {
-        rights::check(change, &mut self.tree)?;
+    /// Checks that the caller may do that, and opens inodes that lose names. Returns the inode that
+    /// was checked, if one was.
+    fn prepare(&mut self, change: &Change<'_>) -> Result<Option<Inode>, Errno> {
+        let checked = rights::check(change, &mut self.tree)?;
+        self.keep_unnamed(change)?;
+        Ok(checked)
+    }
+
+    fn keep_unnamed(&mut self, change: &Change<'_>) -> Outcome {
         let path = change.path();
         if !self.tree.server.hidden.is_empty() && !path.is_empty() {
             // It fails in a subvolume that is being received.
             self.tree.parent_and_name(path)?;
         }
-        let Change::Command(command) = *change else { return Ok(()) };
+        let Some(command) = change.command() else { return Ok(()) };
         match command {
             Command::Unlink { path } | Command::Rmdir { path } => self.keep(path),
             Command::Rename { path, to } => {
@@ -320,7 +336,7 @@ impl Changing<'_> {
                 let unlink = Command::Unlink { path }.into();
                 self.prepare(&unlink)?;
                 self.note(&unlink);
-                self.changes.apply(&unlink).map_err(|error| errno_of(&error))
+                self.tree.changes.apply(&unlink, None).map_err(|error| errno_of(&error))
             }
             _ => Ok(()),
         }
@@ -354,10 +370,7 @@ impl Changing<'_> {
     /// Notes what the kernel has to be told of.
     fn note(&mut self, change: &Change<'_>) {
         let path = || change.path().to_vec();
-        let command = match *change {
-            Change::Copy { path, .. } => return self.note_inode(path, true),
-            Change::Command(command) => command,
-        };
+        let Some(command) = change.command() else { return self.note_inode(change.path(), true) };
         match command {
             Command::Mkfile { .. }
             | Command::Mkdir { .. }
@@ -382,7 +395,6 @@ impl Changing<'_> {
             }
             Command::Rename { to, .. } => {
                 self.made = None;
-                self.tree.forget_directories();
                 self.untold.extend([Untold::Name(path()), Untold::Name(to.to_vec())]);
                 self.note_inode(to, false);
             }
@@ -410,7 +422,7 @@ impl Changing<'_> {
     /// Applies all commands, and tells the kernel what they changed.
     fn apply_all(&mut self) -> io::Result<()> {
         let mut reported = Ok(());
-        while let Err(error) = self.changes.apply_deferred() {
+        while let Err(error) = self.tree.changes.apply_deferred() {
             reported = reported.and(self.fail(&error));
         }
         self.tell();
@@ -483,6 +495,10 @@ impl Changing<'_> {
     }
 }
 
+fn original_of(inode: &Inode) -> Original {
+    Original { subvolume: inode.subvolume().id(), inode: inode.number() }
+}
+
 fn errno_of(error: &CommandError) -> Errno {
     match &error.problem {
         CommandProblem::Filesystem(error) => Errno::from_raw_os_error(error.errno()),
@@ -502,6 +518,15 @@ impl Failed {
     }
 }
 
+/// Why a path leads nowhere.
+struct NotFound(Errno);
+
+impl From<larder::Error> for NotFound {
+    fn from(error: larder::Error) -> Self {
+        Self(failed(error))
+    }
+}
+
 /// The tree below the directory of a request, as the caller may walk it.
 pub(super) struct Tree<'s> {
     pub(super) server: &'s Server,
@@ -509,8 +534,7 @@ pub(super) struct Tree<'s> {
     base: Directory,
     /// Where files may be copied from.
     originals: Reach<'s>,
-    /// Directories by their paths.
-    directories: HashMap<Vec<u8>, Directory>,
+    pub(super) changes: Changes,
 }
 
 impl Tree<'_> {
@@ -582,47 +606,11 @@ impl Tree<'_> {
         &mut self,
         path: &'p [u8],
     ) -> Result<(Directory, &'p [u8]), Errno> {
-        match path.iter().rposition(|byte| *byte == b'/') {
-            Some(slash) => Ok((self.directory(&path[..slash])?, &path[slash + 1..])),
-            None if path.is_empty() => Err(Errno::PERM),
-            None => Ok((self.base.clone(), path)),
-        }
-    }
-
-    fn directory(&mut self, path: &[u8]) -> Result<Directory, Errno> {
-        if let Some(known) = self.directories.get(path) {
-            return Ok(known.clone());
-        }
-        // The nearest one above that is known, and the way down from there.
-        let mut ends: Vec<usize> = vec![path.len()];
-        let mut at = loop {
-            let end = ends[ends.len() - 1];
-            let Some(slash) = path[..end].iter().rposition(|byte| *byte == b'/') else {
-                break self.base.clone();
-            };
-            if let Some(known) = self.directories.get(&path[..slash]) {
-                break known.clone();
-            }
-            ends.push(slash);
-        };
-        for end in ends.into_iter().rev() {
-            rights::check_searches(&self.caller, &at)?;
-            let start = path[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
-            let name = OsStr::from_bytes(&path[start..end]);
-            if self.server.hidden.has(&at, name) {
-                return Err(Errno::BUSY);
-            }
-            at = at.child(name).and_then(Inode::into_directory).map_err(failed)?;
-        }
-        if self.directories.len() == MOST_DIRECTORIES {
-            self.directories.clear();
-        }
-        self.directories.insert(path.to_vec(), at.clone());
-        Ok(at)
-    }
-
-    /// Forgets directories, since some were moved or removed.
-    pub(super) fn forget_directories(&mut self) {
-        self.directories.clear();
+        let Self { server, caller, changes, .. } = self;
+        let found = changes.parent_and_name(path, |at, name| {
+            rights::check_searches(caller, at).map_err(NotFound)?;
+            if server.hidden.has(at, name) { Err(NotFound(Errno::BUSY)) } else { Ok(()) }
+        });
+        found.map(|(at, name)| (at, name.as_bytes())).map_err(|NotFound(errno)| errno)
     }
 }

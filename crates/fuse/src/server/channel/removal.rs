@@ -43,7 +43,6 @@ pub(super) fn remove_tree(changing: &mut Changing<'_>, path: &[u8]) -> io::Resul
         let directory = above.child(name).and_then(Inode::into_directory).map_err(failed)?;
         Ok((above, name.to_owned(), directory))
     });
-    changing.tree.forget_directories();
     if let Ok((above, name, directory)) = &found {
         changing.forget_below(above, name, directory);
     }

@@ -2,14 +2,16 @@
 //!
 //! # Invariants
 //! - A command does no more than its caller could do through the mount, capability by capability.
+//! - What a check saw is what changes: the inode is returned, and directories stay known by their
+//!   paths until the command is applied.
 //! - A file is copied that the caller could walk to, from a directory that the caller has open. Only
 //!   the capability that opens any file by its handle allows any file.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use larder::Directory;
 use larder::commands::{Change, Command, Original};
+use larder::{Directory, Inode};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
@@ -26,83 +28,97 @@ const OF_USERS: &[u8] = b"user.";
 
 /// Refuses `change` if the caller may not do that. Fails with `ENOENT` if it is about an inode that
 /// earlier commands make and that does not exist yet: what is there when they are applied may belong
-/// to someone else.
-pub(super) fn check(change: &Change<'_>, tree: &mut Tree<'_>) -> Outcome {
+/// to someone else. Returns the inode that was checked, if the change is to one that exists.
+pub(super) fn check(change: &Change<'_>, tree: &mut Tree<'_>) -> Result<Option<Inode>, Errno> {
     let caller = tree.caller;
     let command = match change {
-        _ if caller.may_everything() && caller.owners().is_empty() => return Ok(()),
+        _ if caller.may_everything() && caller.owners().is_empty() => return Ok(None),
         Change::Copy { path, original } => {
             check_reads_original(*original, tree)?;
             let inode = tree.inode(path)?;
-            return if caller.may_everything() {
-                caller.check_access(&inode, WRITE)
+            if caller.may_everything() {
+                caller.check_access(&inode, WRITE)?;
             } else {
-                caller.check_owner(&inode)
-            };
+                caller.check_owner(&inode)?;
+            }
+            return Ok(Some(inode));
         }
-        Change::Command(command) if caller.may_everything() => return check_shown(command, tree),
-        Change::Command(command) => command,
+        Change::Command(command) | Change::On { command, .. } if caller.may_everything() => {
+            return check_shown(command, tree);
+        }
+        Change::Command(command) | Change::On { command, .. } => command,
     };
     match *command {
         Command::Mkfile { path, .. }
         | Command::Mkdir { path, .. }
         | Command::Mkfifo { path, .. }
         | Command::Mksock { path, .. }
-        | Command::Symlink { path, .. } => check_adds(&caller, tree, path),
+        | Command::Symlink { path, .. } => check_adds(&caller, tree, path)?,
         Command::Link { path, existing } => {
             caller.check_owner(&tree.inode(existing)?)?;
-            check_adds(&caller, tree, path)
+            check_adds(&caller, tree, path)?;
         }
         Command::Mknod { path, .. } => {
             caller.check_may(CapabilitySet::MKNOD)?;
-            check_adds(&caller, tree, path)
+            check_adds(&caller, tree, path)?;
         }
-        Command::Unlink { path } | Command::Rmdir { path } => check_removes(&caller, tree, path),
+        Command::Unlink { path } | Command::Rmdir { path } => check_removes(&caller, tree, path)?,
         Command::Rename { path, to } => {
             check_removes(&caller, tree, path)?;
             check_adds(&caller, tree, to)?;
-            if tree.inode(to).is_ok() { check_removes(&caller, tree, to) } else { Ok(()) }
+            if tree.inode(to).is_ok() {
+                check_removes(&caller, tree, to)?;
+            }
         }
-        Command::Chown { path, uid, gid } => {
-            let inode = tree.inode(path)?;
-            let metadata = inode.metadata();
-            let stays = metadata.uid == uid as u32;
+        _ => {
+            let inode = tree.inode(command.path().ok_or(Errno::PERM)?)?;
+            check_changes(&caller, command, &inode)?;
+            return Ok(Some(inode));
+        }
+    }
+    Ok(None)
+}
+
+/// Refuses a change to `inode`.
+fn check_changes(caller: &Caller<'_>, command: &Command<'_>, inode: &Inode) -> Outcome {
+    let may_with = |capability| {
+        if caller.may_with(&inode.metadata(), capability) { Ok(()) } else { Err(Errno::PERM) }
+    };
+    match *command {
+        Command::Chown { uid, gid, .. } => {
+            let stays = inode.metadata().uid == uid as u32;
             let is_own =
-                caller.check_owner(&inode).is_ok() && stays && caller.is_in_group(gid as u32);
-            let may = is_own || caller.may_with(&metadata, CapabilitySet::CHOWN);
-            if may { Ok(()) } else { Err(Errno::PERM) }
+                caller.check_owner(inode).is_ok() && stays && caller.is_in_group(gid as u32);
+            if is_own { Ok(()) } else { may_with(CapabilitySet::CHOWN) }
         }
-        Command::Chmod { path, mode } if mode & SET_GID != 0 => {
-            let inode = tree.inode(path)?;
-            caller.check_owner(&inode)?;
-            if caller.keeps_set_gid_of(&inode) { Ok(()) } else { Err(Errno::PERM) }
+        Command::Chmod { mode, .. } if mode & SET_GID != 0 => {
+            caller.check_owner(inode)?;
+            if caller.keeps_set_gid_of(inode) { Ok(()) } else { Err(Errno::PERM) }
         }
-        Command::SetXattr { path, name, .. } | Command::RemoveXattr { path, name }
+        Command::SetXattr { name, .. } | Command::RemoveXattr { name, .. }
             if name == OF_PROGRAMS =>
         {
-            let may = caller.may_with(&tree.inode(path)?.metadata(), CapabilitySet::SETFCAP);
-            if may { Ok(()) } else { Err(Errno::PERM) }
+            may_with(CapabilitySet::SETFCAP)
         }
-        Command::SetXattr { path, name, .. } | Command::RemoveXattr { path, name }
+        Command::SetXattr { name, .. } | Command::RemoveXattr { name, .. }
             if OF_ROOT.iter().any(|space| name.starts_with(space)) =>
         {
-            let may = caller.may_with(&tree.inode(path)?.metadata(), CapabilitySet::SYS_ADMIN);
-            if may { Ok(()) } else { Err(Errno::PERM) }
+            may_with(CapabilitySet::SYS_ADMIN)
         }
-        Command::SetXattr { path, name, .. } | Command::RemoveXattr { path, name }
+        Command::SetXattr { name, .. } | Command::RemoveXattr { name, .. }
             if name.starts_with(OF_USERS) =>
         {
-            caller.check_access(&tree.inode(path)?, WRITE)
+            caller.check_access(inode, WRITE)
         }
         // A program that creates a file may write to it whatever its mode, and an owner can change
         // the mode. Writing to a file of another user would have to take its setuid bit.
-        Command::Chmod { path, .. }
-        | Command::Utimes { path, .. }
-        | Command::SetXattr { path, .. }
-        | Command::RemoveXattr { path, .. }
-        | Command::Write { path, .. }
-        | Command::Truncate { path, .. }
-        | Command::Fallocate { path, .. } => caller.check_owner(&tree.inode(path)?),
+        Command::Chmod { .. }
+        | Command::Utimes { .. }
+        | Command::SetXattr { .. }
+        | Command::RemoveXattr { .. }
+        | Command::Write { .. }
+        | Command::Truncate { .. }
+        | Command::Fallocate { .. } => caller.check_owner(inode),
         // Flags, extents as they are stored, and sources that have a uuid.
         _ => Err(Errno::PERM),
     }
@@ -120,7 +136,7 @@ fn check_reads_original(original: Original, tree: &mut Tree<'_>) -> Outcome {
 }
 
 /// Refuses what root may not do with inodes whose owner or group is not shown.
-fn check_shown(command: &Command<'_>, tree: &mut Tree<'_>) -> Outcome {
+fn check_shown(command: &Command<'_>, tree: &mut Tree<'_>) -> Result<Option<Inode>, Errno> {
     let caller = tree.caller;
     match *command {
         Command::Mkfile { path, .. }
@@ -129,21 +145,24 @@ fn check_shown(command: &Command<'_>, tree: &mut Tree<'_>) -> Outcome {
         | Command::Mkfifo { path, .. }
         | Command::Mksock { path, .. }
         | Command::Symlink { path, .. }
-        | Command::Link { path, .. } => check_adds(&caller, tree, path),
-        Command::Unlink { path } | Command::Rmdir { path } => check_removes(&caller, tree, path),
+        | Command::Link { path, .. } => check_adds(&caller, tree, path)?,
+        Command::Unlink { path } | Command::Rmdir { path } => check_removes(&caller, tree, path)?,
         Command::Rename { path, to } => {
             check_removes(&caller, tree, path)?;
-            check_adds(&caller, tree, to)
+            check_adds(&caller, tree, to)?;
         }
         // Root gives them an owner.
-        Command::Chown { .. } => Ok(()),
-        Command::Clone { .. } => Err(Errno::PERM),
-        _ => match command.path().map(|path| tree.inode(path)) {
-            Some(Ok(inode)) => caller.check_access(&inode, WRITE),
-            // Earlier commands have yet to make it: it will be the caller's.
-            _ => Ok(()),
-        },
+        Command::Chown { .. } => {}
+        Command::Clone { .. } => return Err(Errno::PERM),
+        _ => {
+            // What earlier commands have yet to make will be the caller's.
+            if let Some(Ok(inode)) = command.path().map(|path| tree.inode(path)) {
+                caller.check_access(&inode, WRITE)?;
+                return Ok(Some(inode));
+            }
+        }
     }
+    Ok(None)
 }
 
 /// Whether the caller, as any user, may do that with a new inode of their own.
@@ -151,6 +170,7 @@ pub(super) fn any_owner_may(change: &Change<'_>, tree: &mut Tree<'_>) -> bool {
     let command = match change {
         Change::Copy { original, .. } => return check_reads_original(*original, tree).is_ok(),
         Change::Command(command) => command,
+        Change::On { .. } => return false,
     };
     match *command {
         Command::Chmod { mode, .. } => mode & SET_GID == 0,

@@ -117,6 +117,10 @@ fn delete_named(ioctl: &Ioctl<'_>, directory: &Inode, name: &OsStr) -> Outcome {
             return Err(Errno::PERM);
         }
         ioctl.call.caller.check_access(&child, WRITE | EXECUTE)?;
+        // Without the capability it takes a subvolume that the caller could write to.
+        if child.subvolume().info().map_err(failed)?.is_read_only {
+            return Err(Errno::ROFS);
+        }
     }
     ioctl.call.caller.check_may_remove(&directory, &child)?;
     let id = child.subvolume_id();

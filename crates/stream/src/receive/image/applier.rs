@@ -56,14 +56,32 @@ impl Applier {
 
     /// Applies a command or defers it. Returns the first error that was not returned yet.
     pub(super) fn apply(&mut self, command: &Command<'_>) -> Result<(), CommandError> {
+        self.make_room();
+        self.apply_on(command, None)
+    }
+
+    /// Empties the cache of names if it is crowded. What waits needs it before.
+    pub(super) fn make_room(&mut self) {
+        if self.names.are_crowded() {
+            self.apply_all_deferred();
+            self.names.forget_all();
+        }
+    }
+
+    /// The same, if the command finds the inode `on`.
+    pub(super) fn apply_on(
+        &mut self,
+        command: &Command<'_>,
+        on: Option<Original>,
+    ) -> Result<(), CommandError> {
         if let Command::Rename { to, .. } = *command
             && self.batch.has(to)
         {
             // It may replace an existing name.
             self.apply_all_deferred();
         }
-        if !self.absorb(command) {
-            self.apply_or_gather(command);
+        if on.is_some() || !self.absorb(command) {
+            self.apply_or_gather(command, on);
         }
         self.next_error()
     }
@@ -79,10 +97,12 @@ impl Applier {
         &mut self,
         path: &[u8],
         original: Original,
+        on: Option<Original>,
     ) -> Result<(), CommandError> {
-        if !self.absorb_copy(path, original) {
+        if on.is_some() || !self.absorb_copy(path, original) {
             self.apply_all_deferred();
-            let (command, failed) = (COPY_NAME, self.copy(path, original).err());
+            let copied = self.check_finds(path, on).and_then(|()| self.copy(path, original));
+            let (command, failed) = (COPY_NAME, copied.err());
             let error = |problem| CommandError { command, path: path.to_vec(), problem };
             self.errors.extend(failed.map(error));
         }
@@ -94,11 +114,11 @@ impl Applier {
         self.new.as_mut().is_some_and(|new| new.absorb_copy(path, original))
     }
 
-    fn apply_or_gather(&mut self, command: &Command<'_>) {
+    fn apply_or_gather(&mut self, command: &Command<'_>, on: Option<Original>) {
         if self.new.as_ref().is_some_and(|new| command.path() == Some(new.path())) {
             self.make_new();
         }
-        if self.batch.add(command, &self.names) {
+        if self.batch.add(command, on, &self.names) {
             if self.batch.is_full() {
                 self.apply_all_deferred();
             }
@@ -113,8 +133,16 @@ impl Applier {
         } else {
             self.apply_all_deferred();
         }
-        let applied = self.apply_now(command);
+        let applied = self.check_finds(path, on).and_then(|()| self.apply_now(command));
         self.errors.extend(applied.err().map(|problem| CommandError::of(command, problem)));
+    }
+
+    /// Refuses an inode at `path` other than `on`.
+    fn check_finds(&mut self, path: &[u8], on: Option<Original>) -> Result<(), CommandProblem> {
+        match on {
+            Some(on) if !on.is(&self.names.inode(path)?) => Err(CommandProblem::Replaced),
+            _ => Ok(()),
+        }
     }
 
     /// Creates the deferred inode.
@@ -157,11 +185,9 @@ impl Applier {
                 let (directory, name) = self.names.parent_and_name(path)?;
                 Ok(directory.remove_child_directory(name)?)
             }
-            Command::Fileattr { path, attributes } => {
-                let unknown = |_| CommandProblem::Unsupported("an inode flag");
-                let flags = u32::try_from(attributes).map_err(unknown)?;
-                Ok(self.names.inode(path)?.set_ioctl_flags(flags)?)
-            }
+            // As `btrfs receive` does: some flags would refuse what follows, and others say how the
+            // file system of the sender keeps the file.
+            Command::Fileattr { path, .. } => self.names.inode(path).map(drop).map_err(Into::into),
             Command::EnableVerity { .. } => Err(CommandProblem::Unsupported("verity")),
             _ => match NewNode::of(command, self.owner)? {
                 Some(new) => {

@@ -4,6 +4,7 @@
 //! - All changes of one inode are applied in the order of the stream, whatever names they use.
 //!   Changes of different inodes may be applied in any order: each concerns one inode only and
 //!   reads no other.
+//! - A change for a certain inode changes no other.
 //! - No command changes a name while a batch waits. Other users may. A batch changes the inode that
 //!   the commands made or used, also if another inode has its name by then.
 //! - A batch is bounded in inodes, changes and bytes.
@@ -19,8 +20,8 @@ use larder_platform::OsStrExt;
 
 use super::attributes::{attributes_of, merged};
 use super::names::{InodeByPath, Names};
-use crate::receive::error::CommandError;
-use crate::wire::Command;
+use crate::receive::error::{CommandError, CommandProblem};
+use crate::wire::{Command, Original};
 
 /// Larger data is not worth copying or passing to another thread.
 const MOST_DATA_BYTES: usize = 16 << 10;
@@ -47,6 +48,8 @@ struct Change {
     number: usize,
     /// The name of its command.
     command: &'static str,
+    /// The inode that it is for, if that is known.
+    on: Option<Original>,
     what: What,
 }
 
@@ -81,8 +84,14 @@ struct Job<'g> {
 }
 
 impl Batch {
-    /// Adds the change of a command, if changes of that kind can wait.
-    pub(super) fn add(&mut self, command: &Command<'_>, names: &Names) -> bool {
+    /// Adds the change of a command, if changes of that kind can wait; `on` is the inode that it is
+    /// for, if that is known.
+    pub(super) fn add(
+        &mut self,
+        command: &Command<'_>,
+        on: Option<Original>,
+        names: &Names,
+    ) -> bool {
         let Some((path, what)) = What::of(command) else { return false };
         let at = match self.by_path.get(path) {
             Some(at) => *at,
@@ -95,7 +104,7 @@ impl Batch {
         };
         self.bytes += path.len() + what.len_bytes();
         self.changes += 1;
-        let change = Change { number: self.changes, command: command.name(), what };
+        let change = Change { number: self.changes, command: command.name(), on, what };
         self.paths[at].changes.push(change);
         true
     }
@@ -145,8 +154,12 @@ impl Batch {
         failed.extend(each(&shared, Job::run).into_iter().flatten());
         // If a path does not exist, each of its commands fails.
         failed.extend(others.into_iter().filter_map(|(path, change)| {
-            let outcome = names.inode(path).and_then(|inode| change.what.apply(&inode));
-            outcome.err().map(|error| change.failed(path, error))
+            let inode = names.inode(path);
+            let outcome = inode.map_err(CommandProblem::from).and_then(|inode| {
+                change.check_is_for(&inode)?;
+                Ok(change.what.apply(&inode)?)
+            });
+            outcome.err().map(|problem| change.failed(path, problem))
         }));
         failed.sort_unstable_by_key(|(number, _)| *number);
         errors.extend(failed.into_iter().map(|(_, error)| error));
@@ -214,6 +227,9 @@ impl Job<'_> {
 
     /// The whole new content of the file, and its times, if the changes do nothing else.
     fn rewrite(&self) -> Option<(&[u8], SetAttributes)> {
+        if self.changes.iter().any(|(_, change)| change.check_is_for(&self.inode).is_err()) {
+            return None;
+        }
         let ((_, first), mut rest) = self.changes.split_first()?;
         let What::Data { offset: 0, data } = &first.what else { return None };
         let len_bytes = data.len() as u64;
@@ -233,11 +249,18 @@ impl Job<'_> {
 
     fn run_each(&self) -> Vec<Failed> {
         let mut failed = Vec::new();
-        let mut changes = self.changes.iter().peekable();
-        while let Some(&(mut path, mut change)) = changes.next() {
+        let (mut changes, inode) = (Vec::new(), &self.inode);
+        for &(path, change) in &self.changes {
+            match change.check_is_for(inode) {
+                Ok(()) => changes.push((path, change)),
+                Err(problem) => failed.push(change.failed(path, problem)),
+            }
+        }
+        let mut changes = changes.into_iter().peekable();
+        while let Some((mut path, mut change)) = changes.next() {
             let outcome = if let What::Attributes(mut attributes) = change.what {
                 // Following changes of attributes are applied in the same step.
-                while let Some(&&(next_path, next)) = changes.peek()
+                while let Some(&(next_path, next)) = changes.peek()
                     && let What::Attributes(later) = &next.what
                     && let Some(both) = merged(&attributes, later)
                 {
@@ -255,9 +278,15 @@ impl Job<'_> {
 }
 
 impl Change {
-    fn failed(&self, path: &[u8], error: Error) -> Failed {
+    /// Refuses an inode that the change is not for.
+    fn check_is_for(&self, inode: &Inode) -> Result<(), CommandProblem> {
+        let is_it = self.on.is_none_or(|on| on.is(inode));
+        if is_it { Ok(()) } else { Err(CommandProblem::Replaced) }
+    }
+
+    fn failed(&self, path: &[u8], problem: impl Into<CommandProblem>) -> Failed {
         let (command, path) = (self.command, path.to_vec());
-        (self.number, CommandError { command, path, problem: error.into() })
+        (self.number, CommandError { command, path, problem: problem.into() })
     }
 }
 

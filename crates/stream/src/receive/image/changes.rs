@@ -1,13 +1,15 @@
 //! Changes of what lies below an existing directory.
 
-use larder_filesystem::Directory;
+use std::ffi::OsStr;
+
+use larder_filesystem::{Directory, Error};
 use larder_format::Uuid;
 
 use super::applier::{Applier, GoesOn};
 use super::names::Names;
-use crate::receive::error::CommandError;
+use crate::receive::error::{CommandError, CommandProblem};
 use crate::receive::path::{check_path, check_paths};
-use crate::wire::{COPY_NAME, Change};
+use crate::wire::{Change, Original};
 
 /// Applies changes below a directory that exists. Paths start there, follow no symbolic link, and
 /// may lead into other subvolumes. A clone of a file below the same directory names its source by
@@ -34,23 +36,42 @@ impl Changes {
     }
 
     /// Applies a change, or defers it until others have come. The error may be that of a deferred
-    /// change, which it names.
-    pub fn apply(&mut self, change: &Change<'_>) -> Result<(), CommandError> {
+    /// change, which it names. If the caller has checked the inode `on`, the change is for that one
+    /// alone.
+    pub fn apply(&mut self, change: &Change<'_>, on: Option<Original>) -> Result<(), CommandError> {
+        let failed = |problem| {
+            let (command, path) = (change.name(), change.path().to_vec());
+            CommandError { command, path, problem }
+        };
         match *change {
-            Change::Command(command) => {
-                check_paths(&command).map_err(|problem| CommandError::of(&command, problem))?;
-                self.applier.apply(&command)
+            Change::On { inode, .. } if on.is_some_and(|on| on != inode) => {
+                Err(failed(CommandProblem::Replaced))
+            }
+            Change::Command(command) | Change::On { command, .. } => {
+                check_paths(&command).map_err(failed)?;
+                let named = if let Change::On { inode, .. } = *change { Some(inode) } else { None };
+                self.applier.apply_on(&command, named.or(on))
             }
             Change::Copy { path, original } => {
-                let (command, failed) = (COPY_NAME, path.to_vec());
-                check_path(path).map_err(|problem| CommandError {
-                    command,
-                    path: failed,
-                    problem,
-                })?;
-                self.applier.apply_copy(path, original)
+                check_path(path).map_err(failed)?;
+                self.applier.apply_copy(path, original, on)
             }
         }
+    }
+
+    /// Empties the cache of names if it is crowded: before what the caller looks up for a change.
+    pub fn make_room(&mut self) {
+        self.applier.make_room();
+    }
+
+    /// The directory of `path`, and the name in it. `enters` may refuse to look a name up in a
+    /// directory. The next change finds the same.
+    pub fn parent_and_name<'p, E: From<Error>>(
+        &mut self,
+        path: &'p [u8],
+        enters: impl Fn(&Directory, &OsStr) -> Result<(), E>,
+    ) -> Result<(Directory, &'p OsStr), E> {
+        self.applier.names.parent_and_name_through(path, enters)
     }
 
     /// Applies a change if it concerns an inode that earlier changes make and that nothing else can
@@ -60,6 +81,8 @@ impl Changes {
             Change::Command(command) => {
                 check_paths(&command).is_ok() && self.applier.absorb(&command)
             }
+            // An inode that has no name yet has no number.
+            Change::On { .. } => false,
             Change::Copy { path, original } => self.applier.absorb_copy(path, original),
         }
     }

@@ -3,6 +3,8 @@
 //! # Invariants
 //! - Lookups follow no symbolic link, and enter another subvolume only if the caller allows it.
 //! - A cached path is right: removing or moving a name drops the path, and all below it.
+//! - What was looked up for a command stays until the command is applied, whatever other programs
+//!   move meanwhile: a caller may have checked it.
 //! - If a directory is cached, so are all directories above it.
 
 use std::collections::HashMap;
@@ -11,7 +13,7 @@ use std::ffi::OsStr;
 use larder_filesystem::{Directory, Error, FileType, Filesystem, Inode};
 use larder_platform::OsStrExt;
 
-/// Most directories in the cache; when there are more, all are dropped.
+/// With more directories in the cache it is crowded.
 const MOST_KNOWN: usize = 1024;
 
 /// Inodes by their paths.
@@ -102,20 +104,30 @@ impl Names {
         &mut self,
         path: &'p [u8],
     ) -> Result<(Directory, &'p OsStr), Error> {
-        if self.directories.len() >= MOST_KNOWN {
-            self.directories.clear();
-        }
+        self.parent_and_name_through(path, |_, _| Ok(()))
+    }
+
+    /// The same; `enters` may refuse to look a name up in a directory.
+    pub(super) fn parent_and_name_through<'p, E: From<Error>>(
+        &mut self,
+        path: &'p [u8],
+        enters: impl Fn(&Directory, &OsStr) -> Result<(), E>,
+    ) -> Result<(Directory, &'p OsStr), E> {
         match path.iter().rposition(|byte| *byte == b'/') {
             Some(slash) => {
-                Ok((self.directory(&path[..slash])?, OsStr::from_bytes(&path[slash + 1..])))
+                Ok((self.directory(&path[..slash], enters)?, OsStr::from_bytes(&path[slash + 1..])))
             }
-            None if path.is_empty() => Err(Error::NotPermitted("it is the root")),
+            None if path.is_empty() => Err(Error::NotPermitted("it is the root").into()),
             None => Ok((self.root.clone(), OsStr::from_bytes(path))),
         }
     }
 
     /// The directory at `path`, from the nearest known one above it down.
-    fn directory(&mut self, path: &[u8]) -> Result<Directory, Error> {
+    fn directory<E: From<Error>>(
+        &mut self,
+        path: &[u8],
+        enters: impl Fn(&Directory, &OsStr) -> Result<(), E>,
+    ) -> Result<Directory, E> {
         if let Some(known) = self.directories.get(path) {
             return Ok(known.clone());
         }
@@ -131,6 +143,7 @@ impl Names {
         for (number, end) in ends.iter().enumerate().skip(first) {
             let start = if number == 0 { 0 } else { ends[number - 1] + 1 };
             let name = OsStr::from_bytes(&path[start..*end]);
+            enters(&at, name)?;
             let found = enter(&at, name, self.enters_subvolumes)?;
             at = found.into_directory()?;
             self.directories.insert(path[..*end].to_vec(), at.clone());
@@ -145,6 +158,17 @@ impl Names {
         } else if let Ok(directory) = inode.into_directory() {
             self.directories.insert(path.to_vec(), directory);
         }
+    }
+
+    /// Whether the cache should be emptied.
+    pub(super) fn are_crowded(&self) -> bool {
+        self.directories.len() >= MOST_KNOWN
+    }
+
+    /// Empties the cache.
+    pub(super) fn forget_all(&mut self) {
+        self.last = None;
+        self.directories.clear();
     }
 
     /// Drops a name, and all below it.

@@ -1,11 +1,18 @@
 //! Copies of files of the file system that changes.
 
-use larder_filesystem::{Error, File, Filesystem};
+use larder_filesystem::{Error, File, Filesystem, Inode};
 
 use crate::wire::Original;
 
 /// Bytes that are copied at a time, where data cannot be shared.
 const PIECE_BYTES: u64 = 1 << 20;
+
+impl Original {
+    /// Whether this names `inode`.
+    pub(super) fn is(self, inode: &Inode) -> bool {
+        (self.subvolume, self.inode) == (inode.subvolume().id(), inode.number())
+    }
+}
 
 /// Opens the original of a copy.
 pub(super) fn open(original: Original, filesystem: &Filesystem) -> Result<File, Error> {

@@ -16,9 +16,9 @@ use std::path::Path;
 
 use larder_filesystem::FileType;
 use rustix::fs::{
-    AtFlags, CWD, Gid, IFlags, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags, chmodat,
-    chownat, ioctl_setflags, linkat, mkdirat, mknodat, openat, removexattr, renameat, setxattr,
-    symlinkat, syncfs, unlinkat, utimensat,
+    AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags, chmodat, chownat,
+    linkat, mkdirat, mknodat, openat, removexattr, renameat, setxattr, symlinkat, syncfs, unlinkat,
+    utimensat,
 };
 
 use self::paths::{Paths, link_of};
@@ -114,8 +114,9 @@ impl Receiving {
             | Command::RemoveXattr { .. }
             | Command::Chmod { .. }
             | Command::Chown { .. }
-            | Command::Utimes { .. }
-            | Command::Fileattr { .. } => Ok(self.change_attributes(command)?),
+            | Command::Utimes { .. } => Ok(self.change_attributes(command)?),
+            // See the target in an image.
+            Command::Fileattr { .. } => Ok(()),
             _ => self.change_data(command),
         }
     }
@@ -196,10 +197,6 @@ impl Receiving {
                 let times =
                     Timestamps { last_access: timespec(atime), last_modification: timespec(mtime) };
                 utimensat(&node, "", &times, AtFlags::EMPTY_PATH)?;
-            }
-            Command::Fileattr { attributes, .. } => {
-                let flags = IFlags::from_bits_retain(attributes as u32);
-                ioctl_setflags(self.paths.readable(path)?, flags)?;
             }
             _ => {}
         }

@@ -69,11 +69,6 @@ impl Paths {
         self.open(path, OFlags::PATH)
     }
 
-    /// The file or directory at `path`, open for reading.
-    pub(super) fn readable(&mut self, path: &[u8]) -> io::Result<OwnedFd> {
-        self.open(path, OFlags::RDONLY | OFlags::NONBLOCK)
-    }
-
     /// The regular file at `path`, open for reading and writing.
     pub(super) fn file(&mut self, path: &[u8]) -> io::Result<Arc<File>> {
         if let Some((known, file)) = &self.file
