@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use larder_copy::{Course, Event};
 
 use crate::interrupt;
-use crate::on_one_line;
+use crate::message::on_one_line;
 use crate::progress::Progress;
 use crate::reason::in_words;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use larder::Uuid;
 use larder_stream::{Command, Reader, StreamError, StreamProblem};
 
-use crate::on_one_line;
+use crate::message::on_one_line;
 
 /// How much is told of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -12,11 +12,11 @@ use clap::Args;
 use larder::{Directory, Entry, FileType, Inode, Metadata, WalkOptions, Walked};
 use serde::Serialize;
 
-use super::Outcome;
 use super::stat::Attributes;
 use crate::global::Global;
 use crate::mode;
 use crate::on_mount::{self, Walk};
+use crate::outcome::Outcome;
 use crate::output::{Stdout, stdout, write_name};
 use crate::print::{JsonList, Name, local_time};
 use crate::reason::in_words;

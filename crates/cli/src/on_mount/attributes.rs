@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use larder::{FileType, Metadata, WalkOptions, Walked};
 use rustix::fs::{AtFlags, statat};
 
+use super::changes::OnMount;
+use super::mount_path::MountPath;
 use super::walk::{Walk, count};
-use super::{MountPath, OnMount};
 use crate::progress::Progress;
 
 /// The attributes that changes start from.

@@ -11,9 +11,9 @@ use larder::{FileType, Metadata, MountedWalk, WalkOptions, Walked};
 use larder_fuse::usage::MountTable;
 use rustix::fs::{CWD, Mode};
 
-use super::{DIRECTORY, MountPath, NOT_OURS};
+use super::mount_path::{DIRECTORY, MountPath, NOT_OURS};
 use crate::interrupt;
-use crate::on_one_line;
+use crate::message::on_one_line;
 use crate::reason::in_words;
 
 /// The number of names in the tree at `path`, if it can be read.

@@ -77,3 +77,12 @@ fn format_local(seconds: i64, after_year: &str) -> String {
     let year = i64::from(local.year()) + cycles * 400;
     format!("{year}-{}", local.strftime(after_year))
 }
+
+/// `2026-11-20 09:21:37` in the local time zone; the number itself beyond the year 9999.
+pub fn unsigned_local_time(seconds: u64) -> String {
+    let time = i64::try_from(seconds).ok().and_then(|s| Timestamp::from_second(s).ok());
+    time.map_or_else(
+        || seconds.to_string(),
+        |time| time.to_zoned(SHOWN.clone()).strftime("%F %T").to_string(),
+    )
+}

@@ -4,7 +4,7 @@ use std::io;
 
 use tracing::Level;
 
-use super::Sink;
+use super::sink::Sink;
 use crate::reason::in_words;
 
 pub(super) struct Terminal;

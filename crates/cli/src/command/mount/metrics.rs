@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use larder_fuse::Mount;
 
-use crate::prices::Prices;
+use crate::objects::Prices;
 
 /// So often the file is written.
 const PAUSE: Duration = Duration::from_secs(5);

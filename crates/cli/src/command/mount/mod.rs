@@ -4,7 +4,6 @@ mod background;
 mod cgroup;
 mod follow;
 mod further;
-mod helper;
 mod memory;
 mod metrics;
 mod options;
@@ -35,21 +34,19 @@ use larder_volume::OpenError;
 use signal_hook::iterator::{Handle, Signals};
 
 use self::memory::Memory;
-use self::options::{Options, Subvolume};
+use self::options::Options;
 use self::part::Part;
-use super::Outcome;
 use super::mkfs::caller;
-use super::objects;
 use crate::devices;
 use crate::ending::server_of;
 use crate::interrupt::{self, HalfMade};
-use crate::message;
+use crate::message::message;
+use crate::objects;
+use crate::objects::Prices;
+use crate::outcome::Outcome;
 use crate::place::{PlaceOptions, located};
-use crate::prices::Prices;
 use crate::report::{self, LogLevel, Reporter};
 use larder_objects::parse_size;
-
-pub use helper::{HELPER_NAMES, run_as_helper};
 
 /// The subvolume that holds all others.
 const TOP_LEVEL: u64 = 5;
@@ -440,15 +437,6 @@ fn writer_beside<'d>(devices: &'d [PathBuf], options: &Options) -> io::Result<Op
     Ok(None)
 }
 
-/// The subvolume to show.
-fn shown(filesystem: &Filesystem, options: &Options) -> larder::Result<larder::Subvolume> {
-    match &options.subvolume {
-        Some(Subvolume::Path(path)) => filesystem.subvolume(path),
-        Some(Subvolume::Id(id)) => filesystem.subvolume_by_id(*id),
-        None => filesystem.default_subvolume(),
-    }
-}
-
 /// Mounts. Also returns the part to attach once the mount is served.
 fn mount(
     filesystem: &Filesystem,
@@ -456,7 +444,7 @@ fn mount(
     mountpoint: &Path,
     options: &Options,
 ) -> anyhow::Result<(larder_fuse::Mount, Option<Part>)> {
-    let shown = shown(filesystem, options)?;
+    let shown = options.shown(filesystem)?;
     let mount_options =
         larder_fuse::MountOptions { source: device.into(), ..options.mount.clone() };
     if shown.id() == TOP_LEVEL || !larder_fuse::can_mount_parts() {

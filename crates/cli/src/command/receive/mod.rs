@@ -15,11 +15,11 @@ use clap::{ArgAction, Args};
 use larder::{ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSnapshots, Received};
 use larder_objects::{Address, parse_size};
 
-use super::Outcome;
-use super::objects::parse_address;
 use crate::global::{Global, Verbosity};
 use crate::interrupt;
+use crate::objects::parse_address;
 use crate::operand::parse_number;
+use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::progress::Progress;
 use crate::reason::in_words;

@@ -7,8 +7,10 @@ use larder_objects::streams::{
     Begun, Catalogue, Description, Name, Origin, Pace, StreamId, Upload,
 };
 
-use super::{Passing, Sending, Snapshot};
-use crate::command::objects::store;
+use super::passing::Passing;
+use super::sending::Sending;
+use super::snapshot::Snapshot;
+use crate::objects::store;
 use crate::units::Units;
 
 const GO_ON: &str = "run the same command again: what is there is not sent again";

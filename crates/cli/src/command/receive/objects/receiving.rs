@@ -9,8 +9,8 @@ use larder::{ReceiveCheckpoints, ReceiveEvent, ReceiveOptions, stream_prologue};
 use larder_objects::Store;
 use larder_objects::streams::{Download, Name, Pace, Stream, StreamId};
 
+use super::destination::{AtName, Destination};
 use super::note::Note;
-use super::{AtName, Destination};
 use crate::command::receive::{Watch, shown};
 use crate::reason::in_words;
 use crate::told::{Detail, Told};
