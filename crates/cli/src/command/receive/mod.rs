@@ -14,6 +14,7 @@ use anyhow::{Context, bail, ensure};
 use clap::{ArgAction, Args};
 use larder::{ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSnapshots, Received};
 use larder_objects::{Address, parse_size};
+use larder_stream::Detail;
 
 use crate::global::{Global, Verbosity};
 use crate::interrupt;
@@ -26,7 +27,7 @@ use crate::reason::in_words;
 use crate::source::{PathSource, on_image};
 use crate::target::Target;
 use crate::time_zone::SHOWN;
-use crate::told::{Detail, Told};
+use crate::told::Told;
 
 /// How much of the input is read at once.
 const INPUT_BYTES: usize = 1 << 20;

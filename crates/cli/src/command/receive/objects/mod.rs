@@ -19,6 +19,7 @@ use std::process::ExitCode;
 
 use larder_objects::streams::Catalogue;
 use larder_objects::{Address, ObjectsError};
+use larder_stream::Detail;
 
 use self::image::Image;
 use self::mounted::Mounted;
@@ -26,7 +27,6 @@ use self::receiving::Receiving;
 use super::{Receive, Watch};
 use crate::objects::store;
 use crate::outcome::Outcome;
-use crate::told::Detail;
 
 impl Receive {
     pub(super) fn receive_objects(

@@ -8,12 +8,13 @@ use anyhow::{Context, bail};
 use larder::{ReceiveCheckpoints, ReceiveEvent, ReceiveOptions, stream_prologue};
 use larder_objects::Store;
 use larder_objects::streams::{Download, Name, Pace, Stream, StreamId};
+use larder_stream::Detail;
 
 use super::destination::{AtName, Destination};
 use super::note::Note;
 use crate::command::receive::{Watch, shown};
 use crate::reason::in_words;
-use crate::told::{Detail, Told};
+use crate::told::Told;
 use crate::units::Units;
 
 /// Receives streams of a store in a directory.
