@@ -48,6 +48,6 @@ pub use send::{
     Counted, Reading, SendError, SendOptions, SendProgress, Sent, origin_of, send, send_reading,
 };
 pub use wire::{
-    Attribute, Change, Command, Follower, LocalChanges, Original, Reader,
+    Action, Attribute, Change, Command, CommandKind, Follower, LocalChanges, Original, Reader,
     StreamError, StreamProblem, Timestamp, TooLong, Version, Work, Writer, encode, encode_local,
 };

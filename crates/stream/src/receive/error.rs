@@ -6,7 +6,7 @@ use larder_format::Uuid;
 use larder_format::compression::CompressionError;
 use larder_platform::errno;
 
-use crate::wire::{Command, StreamError};
+use crate::wire::{Action, Command, StreamError};
 
 /// A stream that was not received to its end.
 #[derive(Debug, thiserror::Error)]
@@ -74,10 +74,10 @@ impl From<CommandError> for ReceiveProblem {
 
 /// A command that cannot be applied.
 #[derive(Debug, thiserror::Error)]
-#[error("{command} {}: {problem}", Readable(path))]
+#[error("{action} {}: {problem}", Readable(path))]
 pub struct CommandError {
-    /// Name of the command.
-    pub command: &'static str,
+    /// What was to be done.
+    pub action: Action,
     /// The path that it concerns.
     pub path: Vec<u8>,
     /// The reason.
@@ -88,7 +88,8 @@ pub struct CommandError {
 impl CommandError {
     pub(super) fn of(command: &Command<'_>, problem: impl Into<CommandProblem>) -> Self {
         let path = command.path().unwrap_or_default().to_vec();
-        Self { command: command.name(), path, problem: problem.into() }
+        let action = Action::Command(command.kind());
+        Self { action, path, problem: problem.into() }
     }
 }
 

@@ -7,6 +7,7 @@
 //!   of streams makes commands only.
 
 use super::COMMAND_HEADER_LEN;
+use super::action::Action;
 use super::command::Command;
 use super::error::{StreamError, StreamProblem, TooLong};
 use super::reader::{parse, split_header};
@@ -49,17 +50,14 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Its name, for messages.
-    pub fn name(&self) -> &'static str {
+    /// What it does, for messages.
+    pub fn action(&self) -> Action {
         match self {
-            Self::Command(command) => command.name(),
-            Self::Copy { .. } => COPY_NAME,
+            Self::Command(command) => Action::Command(command.kind()),
+            Self::Copy { .. } => Action::Copy,
         }
     }
 }
-
-/// The name of a copy.
-pub(crate) const COPY_NAME: &str = "copy";
 
 impl<'a> From<Command<'a>> for Change<'a> {
     fn from(command: Command<'a>) -> Self {
@@ -73,7 +71,7 @@ pub fn encode_local(change: &Change<'_>, out: &mut Vec<u8>) -> Result<(), TooLon
         Change::Command(command) => encode_unchecked(&command, VERSION, out),
         Change::Copy { path, original: Original { subvolume, inode } } => {
             let len = 2 * size_of::<u64>() + path.len();
-            let too_long = |_| TooLong { command: COPY_NAME };
+            let too_long = |_| TooLong { command: Action::Copy.name() };
             let len = u32::try_from(len).map_err(too_long)?;
             out.extend_from_slice(&len.to_le_bytes());
             out.extend_from_slice(&COPY.to_le_bytes());

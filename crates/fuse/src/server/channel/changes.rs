@@ -294,8 +294,9 @@ impl Changing<'_> {
     fn refuse(&mut self, change: &Change<'_>, errno: Errno) -> io::Result<()> {
         let path = change.path();
         let (shown, error) = (String::from_utf8_lossy(path), io::Error::from(errno));
-        let message = format!("{} {shown}: {error}", change.name());
-        self.report(change.name(), path, &message)
+        let action = change.action();
+        let message = format!("{action} {shown}: {error}");
+        self.report(action.makes_name(), path, &message)
     }
 
     /// Checks that the caller may do that, and opens inodes that lose names.
@@ -475,16 +476,15 @@ impl Changing<'_> {
     }
 
     fn fail(&mut self, error: &CommandError) -> io::Result<()> {
-        self.report(error.command, &error.path, &error.to_string())
+        self.report(error.action.makes_name(), &error.path, &error.to_string())
     }
 
-    /// Tells the client that the command about `path` failed, unless that follows from another
-    /// failure.
-    pub(super) fn report(&mut self, command: &str, path: &[u8], message: &str) -> io::Result<()> {
+    /// Tells the client that a change of `path` failed, unless that follows from another failure.
+    /// The change `makes` the inode, or finds it.
+    pub(super) fn report(&mut self, makes: bool, path: &[u8], message: &str) -> io::Result<()> {
         if self.failed.as_ref().is_some_and(|failed| failed.explains(path)) {
             return Ok(());
         }
-        let makes = command.starts_with("mk") || command.ends_with("link") && command != "unlink";
         self.failed = Some(Failed { path: path.to_vec(), makes });
         frame::write(self.socket, Kind::Event, &ReceiveNews::Failed(message.as_bytes()).body())
     }

@@ -260,7 +260,7 @@ impl Removal<'_, '_> {
 
     fn report(&mut self, path: &[u8], errno: Errno) -> io::Result<()> {
         let shown = String::from_utf8_lossy(path);
-        self.changing.report("rm", path, &format!("rm {shown}: {}", io::Error::from(errno)))
+        self.changing.report(false, path, &format!("rm {shown}: {}", io::Error::from(errno)))
     }
 
     /// The path of `name` in the innermost directory.

@@ -20,7 +20,7 @@ use larder_platform::OsStrExt;
 use super::attributes::{attributes_of, merged};
 use super::names::{InodeByPath, Names};
 use crate::receive::error::CommandError;
-use crate::wire::Command;
+use crate::wire::{Action, Command, CommandKind};
 
 /// Larger data is not worth copying or passing to another thread.
 const MOST_DATA_BYTES: usize = 16 << 10;
@@ -45,8 +45,8 @@ pub(super) struct Batch {
 struct Change {
     /// Its index in the batch.
     number: usize,
-    /// The name of its command.
-    command: &'static str,
+    /// Its command.
+    command: CommandKind,
     what: What,
 }
 
@@ -95,7 +95,7 @@ impl Batch {
         };
         self.bytes += path.len() + what.len_bytes();
         self.changes += 1;
-        let change = Change { number: self.changes, command: command.name(), what };
+        let change = Change { number: self.changes, command: command.kind(), what };
         self.paths[at].changes.push(change);
         true
     }
@@ -256,8 +256,8 @@ impl Job<'_> {
 
 impl Change {
     fn failed(&self, path: &[u8], error: Error) -> Failed {
-        let (command, path) = (self.command, path.to_vec());
-        (self.number, CommandError { command, path, problem: error.into() })
+        let (action, path) = (Action::Command(self.command), path.to_vec());
+        (self.number, CommandError { action, path, problem: error.into() })
     }
 }
 

@@ -7,7 +7,7 @@ use super::applier::{Applier, GoesOn};
 use super::names::Names;
 use crate::receive::error::CommandError;
 use crate::receive::path::{check_path, check_paths};
-use crate::wire::{COPY_NAME, Change};
+use crate::wire::Change;
 
 /// Applies changes below a directory that exists. Paths start there, follow no symbolic link, and
 /// may lead into other subvolumes. A clone of a file below the same directory names its source by
@@ -42,10 +42,10 @@ impl Changes {
                 self.applier.apply(&command)
             }
             Change::Copy { path, original } => {
-                let (command, failed) = (COPY_NAME, path.to_vec());
+                let (action, path_of_error) = (change.action(), path.to_vec());
                 check_path(path).map_err(|problem| CommandError {
-                    command,
-                    path: failed,
+                    action,
+                    path: path_of_error,
                     problem,
                 })?;
                 self.applier.apply_copy(path, original)
