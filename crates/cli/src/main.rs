@@ -55,7 +55,6 @@ mod present;
 mod print;
 mod program;
 mod progress;
-mod reason;
 mod report;
 mod resync;
 mod source;
@@ -74,6 +73,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use larder_platform::errno::in_words;
 use signal_hook::consts::{SIGPIPE, SIGXFSZ};
 
 use self::command_line::Stop;
@@ -81,7 +81,6 @@ use self::interrupt::Interrupted;
 use self::message::{is_broken_pipe, message};
 use self::output::stdout;
 use self::program::Program;
-use self::reason::in_words;
 
 /// The system's allocator keeps memory that many threads have freed, several times as much as is in
 /// use.
@@ -90,7 +89,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     if let Err(error) = ignore_file_size_signal() {
-        eprintln!("ERROR: {error}");
+        eprintln!("ERROR: {}", in_words(&error));
         return ExitCode::FAILURE;
     }
     let (program, arguments) = Program::called_as(env::args_os().collect());
@@ -127,7 +126,7 @@ fn explain(stop: Stop) -> ExitCode {
     };
     match usage.print() {
         Err(error) if !usage.use_stderr() => {
-            eprintln!("ERROR: standard output: {}", in_words(&error.to_string()));
+            eprintln!("ERROR: standard output: {}", in_words(&error));
             ExitCode::FAILURE
         }
         _ => code,

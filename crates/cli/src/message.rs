@@ -2,13 +2,13 @@
 
 use std::io;
 
-use crate::reason::in_words;
+use larder_platform::errno::in_words;
 
 /// An error and its causes, in words. A cause that the text before it already contains is left out.
 ///
 /// A text that ends with a colon is an [image](crate::source::on_image): a path in it follows at once.
 pub fn message(error: &anyhow::Error) -> String {
-    let text = error.chain().map(|cause| in_words(&cause.to_string())).fold(String::new(), joined);
+    let text = error.chain().map(|cause| in_words(cause)).fold(String::new(), joined);
     on_one_line(&text)
 }
 

@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 
 use jiff::tz::TimeZone;
+use larder_platform::errno::in_words;
 
 use crate::description::{Field, Plain, Style, as_text, describe, join};
 use crate::wire::{Command, Reader, StreamError, Timestamp};
@@ -19,7 +20,7 @@ pub enum DumpError {
     #[error(transparent)]
     Stream(#[from] StreamError),
     /// The text cannot be written.
-    #[error("cannot write: {0}")]
+    #[error("cannot write: {}", in_words(.0))]
     Output(#[source] io::Error),
 }
 

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use larder_objects::{Address, ObjectsError, Store};
+use larder_platform::errno::in_words;
 
 use super::directory::url_of;
-use crate::reason::in_words;
 
 /// The store there.
 pub fn store(address: &Address) -> anyhow::Result<Arc<dyn Store>> {
@@ -26,7 +26,7 @@ pub fn parse_address_with_state(text: &str) -> Result<Address, String> {
         }
         _ => (text, String::new()),
     };
-    let url = url_of(Path::new(path)).map_err(|error| in_words(&error.to_string()))?;
+    let url = url_of(Path::new(path)).map_err(|error| in_words(&error))?;
     parse(&format!("{url}{state}"))
 }
 

@@ -18,7 +18,6 @@ use super::mount_path::{DIRECTORY, NOT_OURS};
 use crate::interrupt;
 use crate::message::on_one_line;
 use crate::progress::Progress;
-use crate::reason::in_words;
 
 /// Changes below a directory of a mount.
 pub struct OnMount {
@@ -47,7 +46,7 @@ impl OnMount {
         let observe = move |event: ChangeEvent<'_>| {
             match event {
                 ChangeEvent::Failed(reason) => {
-                    let reason = on_one_line(&in_words(reason));
+                    let reason = on_one_line(reason);
                     progress.say(&format!("ERROR: {}: {reason}", shown.display()));
                 }
                 ChangeEvent::Removed(names) => {

@@ -14,7 +14,6 @@ use rustix::fs::{CWD, Mode};
 use super::mount_path::{DIRECTORY, MountPath, NOT_OURS};
 use crate::interrupt;
 use crate::message::on_one_line;
-use crate::reason::in_words;
 
 /// The number of names in the tree at `path`, if it can be read.
 pub fn count(path: &Path) -> Option<u64> {
@@ -142,7 +141,7 @@ impl Walk {
 
     /// Reports that something about the inode at `path`, as the walk names it, failed.
     pub fn report(&mut self, path: &OsStr, reason: &str) {
-        let reason = on_one_line(&in_words(reason));
+        let reason = on_one_line(reason);
         eprintln!("ERROR: {}: {reason}", self.directory.join(path).display());
         self.failures += 1;
     }

@@ -5,7 +5,6 @@ use std::io;
 use tracing::Level;
 
 use super::sink::Sink;
-use crate::reason::in_words;
 
 pub(super) struct Terminal;
 
@@ -17,7 +16,7 @@ impl Sink for Terminal {
             Level::INFO => "INFO",
             _ => "DEBUG",
         };
-        eprintln!("{word}: {}", in_words(text));
+        eprintln!("{word}: {text}");
         Ok(())
     }
 }

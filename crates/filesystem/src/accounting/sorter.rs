@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use larder_platform::FileExt;
+use larder_platform::errno::in_words;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::{Error, Result};
@@ -129,7 +130,7 @@ pub(super) fn temporary_file() -> io::Result<File> {
         if large.is_dir() { large.into() } else { env::temp_dir() }
     });
     let named = |error: io::Error| {
-        io::Error::new(error.kind(), format!("{}: {error}", directory.display()))
+        io::Error::new(error.kind(), format!("{}: {}", directory.display(), in_words(&error)))
     };
     tempfile::tempfile_in(&directory).map_err(named)
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use larder_format::Uuid;
 use larder_format::compression::CompressionError;
-use larder_platform::errno;
+use larder_platform::errno::{self, in_words};
 
 use crate::wire::{Action, Command, StreamError};
 
@@ -28,7 +28,7 @@ pub enum ReceiveProblem {
     #[error(transparent)]
     Stream(#[from] StreamError),
     /// The target cannot be opened.
-    #[error("the target cannot be opened: {0}")]
+    #[error("the target cannot be opened: {}", in_words(.0))]
     Target(#[from] io::Error),
     /// There was nothing to read.
     #[error("the input is empty: there is no stream in it")]
@@ -136,7 +136,7 @@ pub enum CommandProblem {
     #[error(transparent)]
     Filesystem(#[from] larder_filesystem::Error),
     /// The kernel refuses.
-    #[error(transparent)]
+    #[error("{}", in_words(.0))]
     Io(#[from] io::Error),
 }
 

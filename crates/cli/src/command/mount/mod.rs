@@ -30,6 +30,7 @@ use larder_format::OwnerMap;
 use larder_fuse::Server;
 use larder_fuse::usage::{MountTable, holders, in_words, processes};
 use larder_mkfs::{MkfsOptions, Owner, mkfs};
+use larder_platform::errno;
 use larder_volume::OpenError;
 use signal_hook::iterator::{Handle, Signals};
 
@@ -473,7 +474,10 @@ fn serve(
     begin: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     if let Some(error) = mount.sync_error() {
-        tracing::debug!("sync(2) does not reach this mount, only fsync does: {error}");
+        tracing::debug!(
+            "sync(2) does not reach this mount, only fsync does: {}",
+            errno::in_words(error)
+        );
     }
     let closing = Closing(signals.handle());
     thread::scope(|scope| {
@@ -531,10 +535,10 @@ fn unmount_on_signals(signals: &mut Signals, mount: &larder_fuse::Mount, mountpo
         let entry = entry.ok().and_then(|table| table.ours_at(mountpoint).cloned());
         let unmounted = mount.unmount(false).or_else(|_| mount.unmount(true));
         if let Err(error) = unmounted {
-            tracing::error!("{place} cannot be unmounted: {error}");
+            tracing::error!("{place} cannot be unmounted: {}", errno::in_words(&error));
         }
         if let Err(error) = mount.commit() {
-            tracing::error!("{place}: the commit on a signal failed: {error}");
+            tracing::error!("{place}: the commit on a signal failed: {}", errno::in_words(&error));
         } else if let Some(entry) = entry.filter(|_| !serving.is_closed()) {
             let users: Vec<_> = processes().collect();
             let holders = in_words(holders(&entry, &users));

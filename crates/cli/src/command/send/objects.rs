@@ -12,6 +12,7 @@ use super::sending::Sending;
 use super::snapshot::Snapshot;
 use crate::objects::store;
 use crate::units::Units;
+use larder_platform::errno::in_words;
 
 const GO_ON: &str = "run the same command again: what is there is not sent again";
 
@@ -82,7 +83,7 @@ pub(super) fn send<S: Snapshot>(
         let passed_bytes = passing.passed_bytes;
         drop(passing);
         match sent {
-            Err(SendError::Output(error)) => bail!("{name}: {error}; {GO_ON}"),
+            Err(SendError::Output(error)) => bail!("{name}: {}; {GO_ON}", in_words(&error)),
             sent => sent.with_context(|| name.to_string())?,
         }
         let uploaded = upload.finish().map_err(|error| anyhow!("{name}: {error}; {GO_ON}"))?;

@@ -22,6 +22,7 @@ use std::time::Duration;
 use larder::commands::{Change, Changes, Command, LocalChanges};
 use larder::{CommandError, CommandProblem, Directory, Inode};
 use larder_ioctl::channel::{Kind, ReceiveNews, ReceiveReply, Token, frame};
+use larder_platform::errno::in_words;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
@@ -75,7 +76,7 @@ pub(super) fn change(
             &format!("map-users and map-groups of the mount have no ids to store for {ids}"),
         )
     })?;
-    let client = socket.try_clone().map_err(|error| refuse(Errno::AGAIN, &error.to_string()))?;
+    let client = socket.try_clone().map_err(|error| refuse(Errno::AGAIN, &in_words(&error)))?;
     let changes = Changes::below(directory, owner);
     let changes = changes.while_it(move || !has_hung_up(&client));
     let mut changing = Changing {
@@ -99,7 +100,7 @@ pub(super) fn change(
         let mut stream_bytes = 0;
         let read = match input::ahead(scope, socket) {
             Ok(frames) => changing.read(&frames, &mut stream_bytes, &write_back),
-            Err(error) => Err(refuse(Errno::AGAIN, &error.to_string())),
+            Err(error) => Err(refuse(Errno::AGAIN, &in_words(&error))),
         };
         if read.is_ok() {
             mem::forget(rest);
@@ -210,10 +211,10 @@ impl Changing<'_> {
                     self.tree.add_originals(token)?;
                     continue;
                 }
-                Err(error) => return Err(refuse(Errno::INVAL, &error.to_string())),
+                Err(error) => return Err(refuse(Errno::INVAL, &in_words(&error))),
             };
             for change in LocalChanges::new(&frame, *stream_bytes) {
-                let change = change.map_err(|error| refuse(Errno::INVAL, &error.to_string()))?;
+                let change = change.map_err(|error| refuse(Errno::INVAL, &in_words(&error)))?;
                 if let Change::Command(Command::Write { data, .. }) = change {
                     self.unwritten_bytes += data.len();
                 }
@@ -293,7 +294,7 @@ impl Changing<'_> {
 
     fn refuse(&mut self, change: &Change<'_>, errno: Errno) -> io::Result<()> {
         let path = change.path();
-        let (shown, error) = (String::from_utf8_lossy(path), io::Error::from(errno));
+        let (shown, error) = (String::from_utf8_lossy(path), in_words(&errno));
         let action = change.action();
         let message = format!("{action} {shown}: {error}");
         self.report(action.makes_name(), path, &message)
