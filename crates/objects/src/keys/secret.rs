@@ -58,8 +58,9 @@ impl KeySource {
         let mut secret = match &self.place {
             Place::Value(secret) => secret.clone(),
             Place::File(path) => {
-                let failed =
-                    |error: std::io::Error| refused(format!("{}: {}", path.display(), in_words(&error)));
+                let failed = |error: std::io::Error| {
+                    refused(format!("{}: {}", path.display(), in_words(&error)))
+                };
                 at_most(File::open(path).map_err(failed)?).map_err(failed)?
             }
             Place::Command(command) => output_of(command).map_err(refused)?,
