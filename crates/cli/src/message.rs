@@ -8,7 +8,7 @@ use larder_platform::errno::in_words;
 ///
 /// A text that ends with a colon is an [image](crate::source::on_image): a path in it follows at once.
 pub fn message(error: &anyhow::Error) -> String {
-    let text = error.chain().map(|cause| in_words(cause)).fold(String::new(), joined);
+    let text = error.chain().map(in_words).fold(String::new(), joined);
     on_one_line(&text)
 }
 
