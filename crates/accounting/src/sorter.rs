@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use larder_filesystem::{Error, Result};
 use larder_platform::FileExt;
+use larder_platform::errno::in_words;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Memory for records that are not in the file.
@@ -128,7 +129,7 @@ pub(crate) fn temporary_file() -> io::Result<File> {
         if large.is_dir() { large.into() } else { env::temp_dir() }
     });
     let named = |error: io::Error| {
-        io::Error::new(error.kind(), format!("{}: {error}", directory.display()))
+        io::Error::new(error.kind(), format!("{}: {}", directory.display(), in_words(&error)))
     };
     tempfile::tempfile_in(&directory).map_err(named)
 }

@@ -3,11 +3,11 @@
 use std::ops::ControlFlow;
 
 use larder_copy::{Course, Event};
+use larder_platform::errno::in_words;
 
 use crate::interrupt;
-use crate::on_one_line;
+use crate::message::on_one_line;
 use crate::progress::Progress;
-use crate::reason::in_words;
 
 /// A course that shows its progress, and reports failures on standard error. A signal that is
 /// [watched](interrupt::watch) for ends it.
@@ -19,7 +19,7 @@ pub fn shown<'p>(mut progress: Progress) -> Course<'p> {
         match event {
             Event::Progress(copied) => progress.set(copied.bytes),
             Event::Failed(error) => {
-                progress.say(&format!("ERROR: {}", on_one_line(&in_words(&error.to_string()))));
+                progress.say(&format!("ERROR: {}", on_one_line(&in_words(error))));
             }
             Event::NotKept { copy, attribute } => {
                 let (copy, attribute) = (copy.display(), attribute.display());

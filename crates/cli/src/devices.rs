@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use larder::device::Place;
 use larder::{FilesystemName, find_filesystem, find_further_devices};
 
-use crate::object_directory::url_at;
+use crate::objects::url_at;
 use crate::operand::parse_uuid;
 
 /// Whether `text` names a file system by its uuid or label, and is no path of a file.

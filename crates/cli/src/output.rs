@@ -12,6 +12,8 @@ use std::fmt;
 use std::io::{self, IsTerminal, StdoutLock, Write};
 use std::os::unix::ffi::OsStrExt;
 
+use larder_platform::errno::in_words;
+
 /// Standard output for text, for this caller alone.
 pub fn stdout() -> Stdout {
     let out = io::stdout().lock();
@@ -84,7 +86,7 @@ impl Write for Stdout {
 }
 
 fn named(error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("standard output: {error}"))
+    io::Error::new(error.kind(), format!("standard output: {}", in_words(error)))
 }
 
 /// Replaces control characters other than newlines and tabs.

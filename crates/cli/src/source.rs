@@ -10,11 +10,11 @@ use larder_copy::new_inode;
 use larder_device::InUse;
 use larder_fuse::usage::MountTable;
 
-use crate::command::{Outcome, exit_code};
 use crate::devices;
 use crate::ending::wait_for_ending_servers;
-use crate::object_directory::url_at;
+use crate::objects::url_at;
 use crate::operand::parse_number;
+use crate::outcome::{Outcome, exit_code};
 use crate::place::{PlaceOptions, located};
 use crate::present;
 use crate::report::{self, LogLevel};

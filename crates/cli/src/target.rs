@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::devices;
-use crate::object_directory::url_at;
+use crate::objects::url_at;
 
 /// A path in a file system that is not mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use anyhow::anyhow;
 use jiff::tz::TimeZone;
 
-use crate::message;
+use crate::message::message;
 
 /// The time zone for times that the user gives.
 ///

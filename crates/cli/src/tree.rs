@@ -7,8 +7,8 @@ use larder::Inode;
 pub use larder_copy::{Visited, Visitor};
 
 use crate::interrupt::{self, Interrupted};
+use crate::message::{is_broken_pipe, message};
 use crate::progress::Progress;
-use crate::{is_broken_pipe, message};
 
 /// Does one thing with every inode, with a directory before its entries, and shows the progress.
 pub struct Each<F> {

@@ -80,7 +80,7 @@ impl CopyError {
             if let Some(error) = cause.downcast_ref::<larder_filesystem::Error>() {
                 return reason + &error.problem().to_string();
             }
-            reason.push_str(&cause.to_string());
+            reason.push_str(&errno::in_words(cause));
         }
         reason
     }

@@ -1,7 +1,7 @@
 //! Copies of trees of files: from the host into a file system, out of it, from one subvolume into
 //! another, and out of tar archives.
 //!
-//! - [`CopyOptions`]: a copy in one call, for users of the library.
+//! - [`CopyOptions`]: a copy in one call, from any [`Source`] to any [`Destination`].
 //! - [`Ingest`] reads the host, [`Extract`] and [`Transplant`] a subvolume, [`Unpack`] a tar archive.
 //! - [`Destination`]: where they write. [`IntoImage`] and [`OntoHost`] are such places, and callers
 //!   have others. [`Mapped`] gives copies other owners.
@@ -43,6 +43,6 @@ pub use image::{DANGLING, IntoImage};
 pub use keep::{Keep, new_inode};
 pub use mapped::Mapped;
 pub use names::{NO_ID, Names};
-pub use options::CopyOptions;
+pub use options::{CopyOptions, Source};
 pub use transplant::Transplant;
 pub use tree::{Visited, Visitor, check_name, walk};

@@ -5,11 +5,12 @@ use std::io::BufRead;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use larder_filesystem::Subvolume;
+use larder_filesystem::{Inode, Subvolume};
 use larder_format::OwnerMap;
 
 use crate::archive::Unpack;
 use crate::course::{Copied, Course, Event};
+use crate::destination::Destination;
 use crate::error::CopyError;
 use crate::extract::Extract;
 use crate::host::{Ingest, OntoHost};
@@ -71,6 +72,38 @@ impl<'o> CopyOptions<'o> {
         Self { course: Course::observed(observe), ..self }
     }
 
+    /// Copies `source` to the path `copy` in any destination; an archive is unpacked into the
+    /// directory there. The map of owners is taken as it is.
+    ///
+    /// # Errors
+    /// The first thing that could not be copied; the archive cannot be read.
+    pub fn copy(
+        self,
+        source: Source<'_>,
+        to: &mut dyn Destination,
+        copy: impl AsRef<Path>,
+    ) -> Result<Copied, CopyError> {
+        let copy = copy.as_ref();
+        let shown = to.shown(copy);
+        let mut place = Mapped::new(to, &self.owners);
+        let original = source.name();
+        let (result, course) = match source {
+            Source::Host(path) => {
+                let mut ingest = Ingest::new(&mut place, self.keep, self.course);
+                (ingest.copy(path, copy), ingest.into_course())
+            }
+            Source::Image(inode, path) => {
+                let mut extract = Extract::new(&mut place, copy.to_owned(), self.keep, self.course);
+                (extract.copy(inode, path), extract.into_course())
+            }
+            Source::Archive(archive) => {
+                let mut unpack = Unpack::new(&mut place, copy.to_owned(), self.keep, self.course);
+                (unpack.unpack(archive), unpack.into_course())
+            }
+        };
+        course.end(result, original, &shown)
+    }
+
     /// Copies a file or directory of this system, with all that is in it, to `copy` in a subvolume.
     /// Symbolic links are copied, not followed; those in the path `original` above its last name
     /// are followed.
@@ -83,12 +116,7 @@ impl<'o> CopyOptions<'o> {
         subvolume: &Subvolume,
         copy: impl AsRef<Path>,
     ) -> Result<Copied, CopyError> {
-        let (original, copy) = (original.as_ref(), copy.as_ref());
-        let mut image = IntoImage::new(subvolume, "");
-        let mut place = Mapped::new(&mut image, &self.owners);
-        let mut ingest = Ingest::new(&mut place, self.keep, self.course);
-        let result = ingest.copy(original, copy);
-        ingest.into_course().end(result, original, copy)
+        self.copy(Source::Host(original.as_ref()), &mut IntoImage::new(subvolume, ""), copy)
     }
 
     /// Copies a file or directory in a subvolume, with all that is in it, to `copy` on this system.
@@ -108,10 +136,7 @@ impl<'o> CopyOptions<'o> {
         let (directory, name) = split(copy);
         let mut host = OntoHost::below(directory).map_err(failed)?;
         let owners = self.owners.turned();
-        let mut place = Mapped::new(&mut host, &owners);
-        let mut extract = Extract::new(&mut place, name, self.keep, self.course);
-        let result = extract.copy(&inode, original);
-        extract.into_course().end(result, original, copy)
+        Self { owners, ..self }.copy(Source::Image(&inode, original), &mut host, name)
     }
 
     /// Copies a file or directory in a subvolume, with all that is in it, to `copy` in a subvolume,
@@ -145,19 +170,42 @@ impl<'o> CopyOptions<'o> {
     /// not open for writing.
     pub fn unpack(
         self,
-        archive: impl BufRead,
+        mut archive: impl BufRead,
         subvolume: &Subvolume,
         directory: impl AsRef<Path>,
     ) -> Result<Copied, CopyError> {
-        let (directory, original) = (directory.as_ref(), Path::new("the archive"));
+        let (directory, source) = (directory.as_ref(), Source::Archive(&mut archive));
         if let Err(error) = subvolume.open_directory(directory) {
-            return Err(CopyError::of(error.into(), original, directory));
+            return Err(CopyError::of(error.into(), source.name(), directory));
         }
-        let mut image = IntoImage::new(subvolume, "");
-        let mut place = Mapped::new(&mut image, &self.owners);
-        let mut unpack = Unpack::new(&mut place, directory.to_owned(), self.keep, self.course);
-        let result = unpack.unpack(archive);
-        unpack.into_course().end(result, original, directory)
+        self.copy(source, &mut IntoImage::new(subvolume, ""), directory)
+    }
+}
+
+/// What is copied.
+pub enum Source<'s> {
+    /// A file or directory of this system, with all that is in it. Symbolic links are copied, not
+    /// followed; those in the path above its last name are followed.
+    Host(&'s Path),
+    /// An inode of a subvolume with all that is in it, and its name in messages.
+    Image(&'s Inode, &'s Path),
+    /// What is in a tar archive (ustar, GNU or PAX; not compressed).
+    Archive(&'s mut dyn BufRead),
+}
+
+impl fmt::Debug for Source<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Source").field(&self.name()).finish()
+    }
+}
+
+impl<'s> Source<'s> {
+    /// Its name in messages.
+    fn name(&self) -> &'s Path {
+        match self {
+            Self::Host(path) | Self::Image(_, path) => path,
+            Self::Archive(_) => Path::new("the archive"),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use larder_platform::errno::in_words;
 use larder_platform::errno::{EBUSY, EIO, EROFS, of};
 
 use crate::{Device, InUse};
@@ -36,7 +37,7 @@ impl fmt::Display for Operation {
 #[non_exhaustive]
 pub enum DeviceError {
     /// The device could not be opened or created.
-    #[error("{device}: {source}")]
+    #[error("{device}: {}", in_words(source))]
     Open {
         /// The device's name.
         device: String,
@@ -54,7 +55,7 @@ pub enum DeviceError {
     },
 
     /// The device's length could not be changed.
-    #[error("{device}: setting its length to {len_bytes} bytes: {source}")]
+    #[error("{device}: setting its length to {len_bytes} bytes: {}", in_words(source))]
     Resize {
         /// The device's name.
         device: String,
@@ -65,7 +66,7 @@ pub enum DeviceError {
     },
 
     /// The system refused or failed a call.
-    #[error("{device}: {operation} of {len_bytes} bytes at offset {offset}: {source}")]
+    #[error("{device}: {operation} of {len_bytes} bytes at offset {offset}: {}", in_words(source))]
     Io {
         /// The device's name.
         device: String,

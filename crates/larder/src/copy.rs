@@ -5,7 +5,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::ops::ControlFlow;
 //!
-//! use larder::copy::{CopyOptions, Event};
+//! use larder::copy::{CopyOptions, Event, Source};
 //!
 //! # let folder = std::env::temp_dir().join(format!("larder-copy-{}", std::process::id()));
 //! # std::fs::create_dir_all(folder.join("notes"))?;
@@ -34,11 +34,18 @@
 //! let archive = std::io::BufReader::new(std::fs::File::open(folder.join("photos.tar"))?);
 //! CopyOptions::new().unpack(archive, &root, "notes")?;
 //! fs.sync()?; // all of it is durable
+//!
+//! // Any source goes to any destination: here an archive to a folder of this system.
+//! let mut archive = std::io::BufReader::new(std::fs::File::open(folder.join("photos.tar"))?);
+//! let mut place = larder::copy::OntoHost::below(&folder)?;
+//! CopyOptions::new().copy(Source::Archive(&mut archive), &mut place, "again")?;
 //! # drop((root, fs));
 //! # std::fs::remove_dir_all(folder)?;
 //! # Ok(())
 //! # }
 //! ```
 
-pub use larder_copy::{Copied, CopyError, CopyOptions, Event, Keep};
+pub use larder_copy::{
+    Copied, CopyError, CopyOptions, Destination, Event, IntoImage, Keep, OntoHost, Source,
+};
 pub use larder_format::{IdMap, IdMapError, IdRange, OwnerMap};

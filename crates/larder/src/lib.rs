@@ -78,7 +78,8 @@ mod send;
 /// The commands of streams, one by one.
 pub mod commands {
     pub use larder_stream::{
-        Change, Changes, Command, LocalChanges, Original, StreamError, Timestamp,
+        Action, Change, Changes, Command, CommandKind, LocalChanges, Original, StreamError,
+        Timestamp,
     };
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use larder_device::DeviceError;
 use larder_format::Profile;
-use larder_platform::errno;
+use larder_platform::errno::{self, in_words};
 use larder_volume::WriteError;
 
 /// An error of making a file system. Lengths are in bytes.
@@ -65,7 +65,7 @@ pub enum MkfsError {
     },
 
     /// The content could not be read.
-    #[error("{}: {source}", .path.display())]
+    #[error("{}: {}", .path.display(), in_words(source))]
     Source {
         /// The unreadable file.
         path: PathBuf,

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::process::{Command, Stdio};
 
+use larder_platform::errno::in_words;
 use zeroize::Zeroizing;
 
 /// The longest output that is of use.
@@ -19,7 +20,7 @@ pub(crate) fn at_most(from: impl Read) -> io::Result<Zeroizing<Vec<u8>>> {
 /// What a command for the shell writes to its standard output. An error names the command.
 pub(crate) fn output_of(command: &OsStr) -> Result<Zeroizing<Vec<u8>>, String> {
     let (shell, option) = if cfg!(windows) { ("cmd", "/C") } else { ("sh", "-c") };
-    let failed = |error: io::Error| format!("'{}': {error}", command.display());
+    let failed = |error: io::Error| format!("'{}': {}", command.display(), in_words(&error));
     let mut child = Command::new(shell)
         .args([OsStr::new(option), command])
         .stdout(Stdio::piped())

@@ -9,6 +9,8 @@
 //!   one, it puts the manifest back.
 //! - No writer goes on: the deletion begins as one.
 
+use larder_platform::errno::in_words;
+
 use crate::claim::Claim;
 use crate::copies;
 use crate::each::delete as delete_each;
@@ -104,7 +106,7 @@ fn end(
 ) -> Result<(Manifest, Claim), ObjectsError> {
     let claim = Claim::take(&found.uuid).map_err(|error| ObjectsError::Address {
         text: store.name().to_owned(),
-        why: format!("this machine cannot exclude other writers: {error}"),
+        why: format!("this machine cannot exclude other writers: {}", in_words(&error)),
     })?;
     let Some(claim) = claim else {
         let (store, by) = (store.name().to_owned(), found.writer.to_string());

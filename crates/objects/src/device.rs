@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_device::{Device, DeviceError, Operation, Trouble, check_call};
+use larder_platform::errno::in_words;
 use larder_platform::uptime;
 
 use crate::StateName;
@@ -230,7 +231,7 @@ impl ObjectDevice {
         loop {
             let claim = Claim::take(&manifest.uuid).map_err(|error| ObjectsError::Address {
                 text: store.name().to_owned(),
-                why: format!("this machine cannot exclude other writers: {error}"),
+                why: format!("this machine cannot exclude other writers: {}", in_words(&error)),
             })?;
             if claim.is_some() {
                 return Self::open_with(store, options, claim, right);

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use larder_platform::errno::in_words;
+
 use crate::store::{Problem, Store, StoreError};
 
 /// What went wrong with a device of objects. Every text names the store.
@@ -374,7 +376,7 @@ impl From<StoreError> for ObjectsError {
     fn from(error: StoreError) -> Self {
         match error.problem {
             Problem::Damaged => {
-                Self::Damaged { object: error.object, why: error.source.to_string() }
+                Self::Damaged { object: error.object, why: in_words(&*error.source) }
             }
             _ => Self::Store(error),
         }

@@ -10,6 +10,8 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
+use larder_platform::errno::in_words;
+
 use crate::cache::CacheFolder;
 use crate::head;
 use crate::manifest::Manifest;
@@ -89,7 +91,7 @@ impl Seen {
         };
         // It is no reason to refuse anything.
         if let Err(error) = write() {
-            tracing::debug!("{}: {error}", self.path.display());
+            tracing::debug!("{}: {}", self.path.display(), in_words(&error));
         }
     }
 

@@ -3,7 +3,9 @@
 use std::io::{self, Read, Write};
 
 use jiff::tz::TimeZone;
+use larder_platform::errno::in_words;
 
+use crate::description::{Field, Plain, Style, as_text, describe, join};
 use crate::wire::{Command, Reader, StreamError, Timestamp};
 
 /// Width of the commands' names.
@@ -18,7 +20,7 @@ pub enum DumpError {
     #[error(transparent)]
     Stream(#[from] StreamError),
     /// The text cannot be written.
-    #[error("cannot write: {0}")]
+    #[error("cannot write: {}", in_words(.0))]
     Output(#[source] io::Error),
 }
 
@@ -29,206 +31,82 @@ pub enum DumpError {
 /// values of extended attributes as they are, up to their first zero byte.
 pub fn dump(input: impl Read, mut output: impl Write, zone: &TimeZone) -> Result<(), DumpError> {
     let mut reader = Reader::new(input);
-    let mut line = Line { subvolume: Vec::new(), text: Vec::new(), zone };
+    let mut line = Line { subvolume: Vec::new(), zone };
+    let mut text = Vec::new();
     while let Some(command) = reader.next()? {
-        line.text.clear();
-        line.command(&command);
-        output.write_all(&line.text).map_err(DumpError::Output)?;
+        text.clear();
+        line.put_command(&command, &mut text);
+        output.write_all(&text).map_err(DumpError::Output)?;
     }
     output.flush().map_err(DumpError::Output)
 }
 
-/// The line of a command.
+/// The lines of commands.
 struct Line<'z> {
     /// Path of the subvolume whose commands follow.
     subvolume: Vec<u8>,
-    text: Vec<u8>,
     zone: &'z TimeZone,
 }
 
-macro_rules! put {
-    ($line:expr, $($arguments:tt)*) => {
-        // Writing cannot fail: the text only grows.
-        let _ = write!($line.text, $($arguments)*);
-    };
-}
-
 impl Line<'_> {
-    fn command(&mut self, command: &Command<'_>) {
-        match *command {
-            Command::Subvol { path, .. } | Command::Snapshot { path, .. } => {
-                self.subvolume = join(b".", path);
-                self.start(command, &self.subvolume.clone());
-            }
-            Command::Mkfile { path, .. }
-            | Command::Mkdir { path, .. }
-            | Command::Mknod { path, .. }
-            | Command::Mkfifo { path, .. }
-            | Command::Mksock { path, .. }
-            | Command::Symlink { path, .. }
-            | Command::Rename { path, .. }
-            | Command::Link { path, .. }
-            | Command::Unlink { path }
-            | Command::Rmdir { path }
-            | Command::SetXattr { path, .. }
-            | Command::RemoveXattr { path, .. }
-            | Command::Write { path, .. }
-            | Command::Clone { path, .. }
-            | Command::Truncate { path, .. }
-            | Command::Chmod { path, .. }
-            | Command::Chown { path, .. }
-            | Command::Utimes { path, .. }
-            | Command::UpdateExtent { path, .. }
-            | Command::Fallocate { path, .. }
-            | Command::Fileattr { path, .. }
-            | Command::EncodedWrite { path, .. }
-            | Command::EnableVerity { path, .. } => {
-                self.start(command, &join(&self.subvolume, path));
-            }
-            Command::End => return,
+    /// Appends the line of a command.
+    fn put_command(&mut self, command: &Command<'_>, out: &mut Vec<u8>) {
+        let (Some(path), Some(description)) = (command.path(), describe(command)) else { return };
+        // Writing cannot fail: the text only grows.
+        let _ = write!(out, "{:<NAME_COLUMNS$}", command.name());
+        let start = out.len();
+        if let Command::Subvol { .. } | Command::Snapshot { .. } = command {
+            self.subvolume = join(b".", as_text(path));
+            escape(&self.subvolume, out);
+        } else {
+            escape(&self.below(path), out);
         }
-        self.details(command);
-        self.text.push(b'\n');
+        if description.has_dump() {
+            let columns = (out.len() - start + 1).max(PATH_COLUMNS);
+            out.resize(start + columns, b' ');
+            description.put_dump(out, self);
+        }
+        out.push(b'\n');
     }
 
-    /// The command's name and its path.
-    fn start(&mut self, command: &Command<'_>, path: &[u8]) {
-        put!(self, "{:<NAME_COLUMNS$}", command.name());
-        let start = self.text.len();
-        self.escaped(path);
-        if !has_details(command) {
-            return;
-        }
-        let columns = (self.text.len() - start + 1).max(PATH_COLUMNS);
-        self.text.resize(start + columns, b' ');
+    fn below(&self, path: &[u8]) -> Vec<u8> {
+        join(&self.subvolume, as_text(path))
     }
+}
 
-    fn details(&mut self, command: &Command<'_>) {
-        match *command {
-            Command::Subvol { uuid, ctransid, .. } => {
-                put!(self, "uuid={uuid} transid={ctransid}");
-            }
-            Command::Snapshot { uuid, ctransid, clone_uuid, clone_ctransid, .. } => {
-                put!(self, "uuid={uuid} transid={ctransid} ");
-                put!(self, "parent_uuid={clone_uuid} parent_transid={clone_ctransid}");
-            }
-            Command::Mknod { rdev, mode, .. } => {
-                put!(self, "mode={mode:o} dev=0x{rdev:x}");
-            }
-            Command::Symlink { target: path, .. } | Command::Link { existing: path, .. } => {
-                self.text.extend_from_slice(b"dest=");
-                self.escaped(path);
-            }
-            Command::Rename { to, .. } => {
-                self.text.extend_from_slice(b"dest=");
-                self.escaped(&join(&self.subvolume, to));
-            }
-            Command::SetXattr { name, data, .. } => {
-                let parts = [b"name=", as_text(name), b" data=", as_text(data)];
-                self.text.extend_from_slice(&parts.concat());
-                put!(self, " len={}", data.len());
-            }
-            Command::RemoveXattr { name, .. } => {
-                self.text.extend_from_slice(&[b"name=", as_text(name)].concat());
-            }
-            Command::Write { offset, data, .. } => {
-                put!(self, "offset={offset} len={}", data.len());
-            }
-            Command::UpdateExtent { offset, len, .. } => {
-                put!(self, "offset={offset} len={len}");
-            }
-            Command::Clone { offset, len, clone_path, clone_offset, .. } => {
-                put!(self, "offset={offset} len={len} from=");
-                self.text.extend_from_slice(&join(&self.subvolume, clone_path));
-                put!(self, " clone_offset={clone_offset}");
-            }
-            Command::Truncate { size, .. } => {
-                put!(self, "size={size}");
-            }
-            Command::Chmod { mode, .. } => {
-                put!(self, "mode={mode:o}");
-            }
-            Command::Chown { uid, gid, .. } => {
-                put!(self, "gid={gid} uid={uid}");
-            }
-            Command::Utimes { atime, mtime, ctime, .. } => {
-                for (name, time) in [("atime=", atime), (" mtime=", mtime), (" ctime=", ctime)] {
-                    put!(self, "{name}{}", text_of(time, self.zone));
-                }
-            }
-            Command::Fallocate { mode, offset, len, .. } => {
-                put!(self, "mode={} offset={offset} len={len}", mode as i32);
-            }
-            Command::Fileattr { attributes, .. } => {
-                // A decimal number after 0x, as btrfs-progs prints it.
-                put!(self, "fileattr=0x{attributes}");
-            }
-            Command::EncodedWrite {
-                offset,
-                unencoded_file_len,
-                unencoded_len,
-                unencoded_offset,
-                compression,
-                encryption,
-                data,
-                ..
-            } => {
-                put!(self, "offset={offset} len={}, ", data.len());
-                put!(self, "unencoded_file_len={unencoded_file_len}, ");
-                put!(self, "unencoded_len={unencoded_len}, unencoded_offset={unencoded_offset}, ");
-                let [compression, encryption] =
-                    [compression, encryption].map(Option::unwrap_or_default);
-                put!(self, "compression={compression}, encryption={encryption}");
-            }
-            _ => {}
-        }
-    }
-
-    fn escaped(&mut self, path: &[u8]) {
-        for &byte in as_text(path) {
-            match byte {
-                0x07 => self.text.extend_from_slice(b"\\a"),
-                0x08 => self.text.extend_from_slice(b"\\b"),
-                0x1b => self.text.extend_from_slice(b"\\e"),
-                0x0c => self.text.extend_from_slice(b"\\f"),
-                b'\n' => self.text.extend_from_slice(b"\\n"),
-                b'\r' => self.text.extend_from_slice(b"\\r"),
-                b'\t' => self.text.extend_from_slice(b"\\t"),
-                0x0b => self.text.extend_from_slice(b"\\v"),
-                b' ' => self.text.extend_from_slice(b"\\ "),
-                b'\\' => self.text.extend_from_slice(b"\\\\"),
-                0x21..=0x7e => self.text.push(byte),
-                _ => {
-                    put!(self, "\\{byte:03o}");
-                }
-            }
+impl Style for Line<'_> {
+    fn put(&self, field: Field<'_>, letter: &str, out: &mut Vec<u8>) {
+        match (field, letter) {
+            (Field::Path(path), "r") => out.extend_from_slice(&self.below(path)),
+            (Field::Path(path), _) => escape(&self.below(path), out),
+            (Field::Bytes(bytes), letter) if letter != "r" => escape(bytes, out),
+            (Field::Time(time), _) => out.extend_from_slice(text_of(time, self.zone).as_bytes()),
+            _ => Plain.put(field, letter, out),
         }
     }
 }
 
-/// Whether there is text after the path.
-fn has_details(command: &Command<'_>) -> bool {
-    !matches!(
-        command,
-        Command::Mkfile { .. }
-            | Command::Mkdir { .. }
-            | Command::Mkfifo { .. }
-            | Command::Mksock { .. }
-            | Command::Unlink { .. }
-            | Command::Rmdir { .. }
-            | Command::EnableVerity { .. }
-    )
-}
-
-/// The text that C would print: all before the first zero byte.
-fn as_text(bytes: &[u8]) -> &[u8] {
-    bytes.split(|&byte| byte == 0).next().unwrap_or(bytes)
-}
-
-/// Both paths joined with a slash, each without a slash at its end.
-fn join(folder: &[u8], path: &[u8]) -> Vec<u8> {
-    let strip = |path| <[u8]>::strip_suffix(path, b"/").unwrap_or(path);
-    [strip(as_text(folder)), b"/", strip(as_text(path))].concat()
+/// Appends text, with escapes in place of unprintable bytes.
+fn escape(text: &[u8], out: &mut Vec<u8>) {
+    for &byte in as_text(text) {
+        match byte {
+            0x07 => out.extend_from_slice(b"\\a"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x1b => out.extend_from_slice(b"\\e"),
+            0x0c => out.extend_from_slice(b"\\f"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x0b => out.extend_from_slice(b"\\v"),
+            b' ' => out.extend_from_slice(b"\\ "),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            0x21..=0x7e => out.push(byte),
+            _ => {
+                // Writing cannot fail: the text only grows.
+                let _ = write!(out, "\\{byte:03o}");
+            }
+        }
+    }
 }
 
 /// Seconds in 400 years of the calendar, after which everything repeats.

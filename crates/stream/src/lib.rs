@@ -4,7 +4,7 @@
 //! - [`LocalChanges`] and [`encode_local`]: changes that processes of one machine ask for. What no
 //!   stream may say is a [`Change`] and no command.
 //! - [`Follower`]: the progress of a stream that passes by.
-//! - [`dump()`]: a stream as text.
+//! - [`describe`]: a command as users see it; [`dump()`]: a stream as text.
 //! - [`send()`]: a read-only snapshot as a stream, full or as an increment to a parent.
 //! - [`receive()`]: a stream as subvolumes of a [`Target`].
 //! - [`Changes`]: changes of what lies below a directory.
@@ -30,11 +30,13 @@
 //!   (`receive/image/batch.rs`): each inode in the order of the stream, while no name changes.
 #![forbid(unsafe_code)]
 
+mod description;
 mod dump;
 mod receive;
 mod send;
 mod wire;
 
+pub use description::{Description, Detail, Field, describe, join};
 pub use dump::{DumpError, dump};
 #[cfg(target_os = "linux")]
 pub use receive::MountedTarget;
@@ -46,6 +48,6 @@ pub use send::{
     Counted, Reading, SendError, SendOptions, SendProgress, Sent, origin_of, send, send_reading,
 };
 pub use wire::{
-    Attribute, Change, Command, Follower, LocalChanges, Original, Reader, StreamError,
-    StreamProblem, Timestamp, TooLong, Version, Work, Writer, encode, encode_local,
+    Action, Attribute, Change, Command, CommandKind, Follower, LocalChanges, Original, Reader,
+    StreamError, StreamProblem, Timestamp, TooLong, Version, Work, Writer, encode, encode_local,
 };

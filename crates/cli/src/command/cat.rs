@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 
-use super::Outcome;
+use crate::outcome::Outcome;
 use crate::output::stdout_of_content;
 use crate::source::{PathSource, warn_of_bad_copies};
 

@@ -10,17 +10,17 @@ use larder_check::Report;
 use larder_format::superblock::OFFSETS;
 use larder_volume::{OpenOptions, Volume};
 
-use super::open_volume;
 use crate::checking::Checking;
 use crate::devices;
 use crate::global::{Format, Global};
 use crate::kept::{check_not_ended, keep_state};
+use crate::message::{is_broken_pipe, message};
 use crate::output::stdout;
 use crate::place::{PlaceOptions, located};
 use crate::program::Program;
 use crate::source::{expect_no_writer, warn_if_in_use};
 use crate::target::mounted_path;
-use crate::{is_broken_pipe, message};
+use crate::volume::open_volume;
 
 /// Prove a file system sound, or say what is wrong with it
 ///

@@ -7,10 +7,10 @@ use clap::Args;
 use larder::commands::Command;
 use larder::{FileType, Inode, SetAttributes};
 
-use super::{Outcome, exit_code};
 use crate::interrupt;
 use crate::mode_change::ModeChange;
 use crate::on_mount::{self, Present};
+use crate::outcome::{Outcome, exit_code};
 use crate::source::{PathSource, Writing};
 use crate::tree::{Each, walk};
 use crate::umask::umask;

@@ -7,9 +7,9 @@ use clap::Args;
 use larder::commands::Command;
 use larder::{Inode, SetAttributes};
 
-use super::{Outcome, exit_code};
 use crate::interrupt;
 use crate::on_mount::{self, Present};
+use crate::outcome::{Outcome, exit_code};
 use crate::owner::Names;
 use crate::source::{PathSource, Writing};
 use crate::tree::{Each, Visited, walk};

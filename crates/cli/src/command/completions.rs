@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, ValueEnum};
+use clap::{Args, Command, ValueEnum};
 
-use super::{Larder, Outcome};
 use crate::completion::write_candidates;
+use crate::outcome::Outcome;
 use crate::output::stdout;
 
 /// Print a script that lets a shell complete command lines of larder
@@ -54,10 +54,11 @@ pub struct Complete {
 }
 
 impl Complete {
-    pub fn run(self) -> Outcome {
+    /// `larder` is everything that the command line can be.
+    pub fn run(self, larder: Command) -> Outcome {
         let mut out = io::BufWriter::new(stdout());
         // A line that cannot be parsed has no candidates.
-        let _ = write_candidates(Larder::command(), self.words, &mut out);
+        let _ = write_candidates(larder, self.words, &mut out);
         out.flush()?;
         Ok(ExitCode::SUCCESS)
     }

@@ -17,12 +17,12 @@ use larder_copy::{
 };
 use larder_format::OwnerMap;
 
-use super::{Outcome, exit_code};
 use crate::copying;
 use crate::ingest::Ingest;
 use crate::interrupt::{self, Interrupted};
-use crate::message;
+use crate::message::message;
 use crate::on_mount::{self, OnMount, OntoMount};
+use crate::outcome::{Outcome, exit_code};
 use crate::owner::MapOptions;
 use crate::progress::Progress;
 use crate::source::{PathSource, Writing, warn_of_bad_copies};

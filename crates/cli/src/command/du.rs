@@ -10,9 +10,9 @@ use clap::Args;
 use larder::{FileType, Metadata, WalkOptions, Walked};
 use serde::Serialize;
 
-use super::{Outcome, exit_code};
 use crate::global::Global;
 use crate::on_mount::{self, Walk};
+use crate::outcome::{Outcome, exit_code};
 use crate::output::{Stdout, stdout, write_name};
 use crate::print::{JsonList, Name};
 use crate::source::{PathSource, warn_of_bad_copies};

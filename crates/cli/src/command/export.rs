@@ -8,9 +8,9 @@ use clap::Args;
 use larder_device::{Access, Device, FileDevice};
 use larder_objects::{Address, ObjectDevice};
 
-use super::Outcome;
-use super::objects::parse_address_with_state;
 use crate::interrupt::HalfMade;
+use crate::objects::parse_address_with_state;
+use crate::outcome::Outcome;
 use crate::progress::Progress;
 
 /// How much is copied at a time, in bytes.

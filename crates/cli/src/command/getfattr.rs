@@ -11,8 +11,8 @@ use larder::{Inode, Xattr};
 use regex_lite::Regex;
 use serde::Serialize;
 
-use super::Outcome;
 use crate::global::Global;
+use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::print::{JsonList, Name};
 use crate::source::PathSource;

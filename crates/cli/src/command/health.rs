@@ -14,11 +14,11 @@ use clap::Args;
 use larder_ioctl::{DeviceErrors, DeviceInfo, Health as State};
 use serde::Serialize;
 
-use super::Outcome;
 use crate::device_errors::{Counted, mounted_at, of_image, of_mount};
 use crate::global::Global;
+use crate::objects::{Prices, values};
+use crate::outcome::Outcome;
 use crate::output::stdout;
-use crate::prices::{Prices, values};
 use crate::print::{Name, local_time, local_time_with_zone, write_json};
 use crate::source::Source;
 

@@ -8,9 +8,9 @@ use clap::Args;
 use larder_device::{Access, Device, FileDevice};
 use larder_objects::{Address, ObjectDevice};
 
-use super::Outcome;
 use super::export::PIECE_BYTES;
-use super::objects::{create_at, parse_address};
+use crate::objects::{create_at, parse_address};
+use crate::outcome::Outcome;
 use crate::progress::Progress;
 
 /// Copy an image to object storage

@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use anyhow::{Context, ensure};
 use clap::Args;
 
-use super::Outcome;
 use crate::global::Global;
+use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::program::Program;
 

@@ -6,7 +6,7 @@ use anyhow::ensure;
 use clap::Args;
 use larder::ErrorKind;
 
-use super::Outcome;
+use crate::outcome::Outcome;
 use crate::source::{PathSource, Writing};
 
 /// Give a file of a file system that is not mounted a further name, or make a symbolic link

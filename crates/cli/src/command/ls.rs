@@ -10,16 +10,16 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use larder::{Directory, Entry, FileType, Inode, Metadata, WalkOptions, Walked};
+use larder_platform::errno::in_words;
 use serde::Serialize;
 
-use super::Outcome;
 use super::stat::Attributes;
 use crate::global::Global;
 use crate::mode;
 use crate::on_mount::{self, Walk};
+use crate::outcome::Outcome;
 use crate::output::{Stdout, stdout, write_name};
 use crate::print::{JsonList, Name, local_time};
-use crate::reason::in_words;
 use crate::source::{PathSource, warn_of_bad_copies};
 use crate::target::{entry_path, image_path};
 use crate::units::Units;
@@ -141,7 +141,7 @@ impl Ls {
                 let (inode, entry) = match listed {
                     Ok(listed) => listed,
                     Err(error) => {
-                        let error = in_words(&error.to_string());
+                        let error = in_words(&error);
                         eprintln!("ERROR: {}: {error}", path.as_os_str().as_bytes().escape_ascii());
                         failed = true;
                         continue;

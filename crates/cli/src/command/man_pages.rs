@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 
-use super::{Larder, Outcome};
 use crate::manual;
+use crate::outcome::Outcome;
 
 /// Write the man pages of all commands into a directory
 ///
@@ -25,10 +25,11 @@ pub struct ManPages {
 }
 
 impl ManPages {
-    pub fn run(&self) -> Outcome {
+    /// `larder` is everything that the command line can be.
+    pub fn run(&self, larder: Command) -> Outcome {
         let shown = || self.directory.display().to_string();
         std::fs::create_dir_all(&self.directory).with_context(shown)?;
-        for (name, page) in manual::pages(Larder::command()) {
+        for (name, page) in manual::pages(larder) {
             let path = self.directory.join(name);
             std::fs::write(&path, page).with_context(|| path.display().to_string())?;
         }

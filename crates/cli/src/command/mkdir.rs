@@ -7,8 +7,8 @@ use clap::Args;
 use larder::{ErrorKind, SetAttributes};
 use larder_copy::new_inode;
 
-use super::Outcome;
 use crate::mode_change::ModeChange;
+use crate::outcome::Outcome;
 use crate::source::{PathSource, Writing};
 use crate::umask::umask;
 

@@ -20,12 +20,12 @@ use larder_mkfs::{
 };
 use rustix::process::{getegid, geteuid};
 
-use super::Outcome;
 use super::device::register;
 use crate::ending::wait_for_ending_servers;
 use crate::global::Global;
 use crate::interrupt::HalfMade;
 use crate::operand::parse_uuid;
+use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::owner::{MapOptions, parse_owner};
 use crate::place::{PlaceOptions, located};

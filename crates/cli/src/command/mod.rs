@@ -44,29 +44,13 @@ mod version;
 mod write;
 
 use std::env;
-use std::path::PathBuf;
-use std::process::ExitCode;
 
-use clap::{ArgMatches, FromArgMatches, Parser, Subcommand};
-use larder::device::Place;
-use larder_device::Access;
-use larder_volume::{OpenOptions, Volume};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-pub use mount::{HELPER_NAMES, run_as_helper};
-
-use crate::ending::wait_for_ending_servers;
 use crate::global::Global;
-use crate::place::located;
-use crate::program::Program;
+use crate::outcome::Outcome;
+use crate::program::{LARDER_VERSION, Program};
 use crate::report::{LogLevel, to_terminal};
-
-/// The result of a command: an exit code, or an error for standard error.
-pub type Outcome = anyhow::Result<ExitCode>;
-
-/// The exit code of a command of which so many parts failed.
-pub fn exit_code(failures: usize) -> ExitCode {
-    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
 
 /// Mount, read, change, make and check btrfs file systems without kernel btrfs and without root.
 ///
@@ -88,7 +72,7 @@ pub fn exit_code(failures: usize) -> ExitCode {
     name = "larder",
     verbatim_doc_comment,
     version,
-    long_version = version::LONG_VERSION,
+    long_version = LARDER_VERSION,
     infer_subcommands = true,
     infer_long_args = true,
     args_override_self = true
@@ -190,7 +174,7 @@ impl Command {
             Self::Check(command) => Ok(command.run(global, program)),
             Self::Chmod(command) => command.run(),
             Self::Chown(command) => command.run(),
-            Self::Complete(command) => command.run(),
+            Self::Complete(command) => command.run(Larder::command()),
             Self::Completions(command) => command.run(),
             Self::Cp(command) => command.run(),
             Self::Device(command) => command.run(global),
@@ -213,7 +197,7 @@ impl Command {
             Self::Rm(command) => command.run(),
             Self::Write(command) => command.run(),
             Self::Ls(command) => command.run(global),
-            Self::ManPages(command) => command.run(),
+            Self::ManPages(command) => command.run(Larder::command()),
             Self::Mkfs(command) => command.run(global),
             Self::Receive(command) => command.run(global),
             Self::Reflink(command) => command.run(),
@@ -228,14 +212,6 @@ impl Command {
             Self::Truncate(command) => command.run(),
         }
     }
-}
-
-/// Opens the file system at `place` of `paths`, which are all its devices, for reading.
-fn open_volume(paths: &[PathBuf], place: Place, options: &OpenOptions) -> anyhow::Result<Volume> {
-    wait_for_ending_servers(&located(paths, place));
-    let devices = paths.iter().map(|path| larder_image::open(path, Access::ReadOnly, place));
-    let devices = devices.collect::<Result<Vec<_>, _>>()?;
-    Ok(Volume::open(devices, options)?)
 }
 
 #[cfg(test)]

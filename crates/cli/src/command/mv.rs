@@ -12,9 +12,9 @@ use larder_copy::Keep;
 use larder_format::OwnerMap;
 
 use super::cp::{self, Copying};
-use super::{Outcome, exit_code};
 use crate::interrupt;
 use crate::on_mount::{self, OnMount};
+use crate::outcome::{Outcome, exit_code};
 use crate::source::{PathSource, Writing};
 
 /// Move or rename files in a file system that is not mounted, or on a mount of larder

@@ -10,7 +10,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use larder::ErrorKind;
 
-use super::Outcome;
+use crate::outcome::Outcome;
 use crate::source::{PathSource, Writing};
 
 /// Make a copy of a file that shares its data with the original

@@ -9,9 +9,9 @@ use anyhow::{bail, ensure};
 use clap::Args;
 use larder::{ErrorKind, FileType, Subvolume};
 
-use super::{Outcome, exit_code};
 use crate::interrupt;
 use crate::on_mount;
+use crate::outcome::{Outcome, exit_code};
 use crate::progress::Progress;
 use crate::source::{PathSource, Writing};
 use crate::tree::{Visited, Visitor, walk};

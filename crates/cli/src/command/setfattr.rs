@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use larder::XattrMode;
 
-use super::Outcome;
+use crate::outcome::Outcome;
 use crate::source::{PathSource, Writing};
 use crate::xattr_text::decode;
 

@@ -9,10 +9,10 @@ use clap::Args;
 use larder::{FileType, Inode, Metadata, Timestamp};
 use serde::Serialize;
 
-use super::Outcome;
 use super::getfattr::XattrObject;
 use crate::global::Global;
 use crate::mode;
+use crate::outcome::Outcome;
 use crate::output::{stdout, write_name};
 use crate::print::{Name, local_time, precise_local_time, write_json};
 use crate::source::PathSource;

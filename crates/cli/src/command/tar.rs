@@ -15,8 +15,8 @@ use larder::{File, FileType, Inode, Metadata, Timestamp, WalkOptions, Walked, Xa
 use larder_copy::{ACL_RECORDS, acl_text};
 use tar::{Builder, EntryType, Header};
 
-use super::{Outcome, exit_code};
 use crate::on_mount::{self, Walk};
+use crate::outcome::{Outcome, exit_code};
 use crate::output::stdout_of_content;
 use crate::progress::Progress;
 use crate::source::{PathSource, warn_of_bad_copies};

@@ -8,7 +8,7 @@ use clap::Args;
 use jiff::civil::DateTime;
 use larder::{ErrorKind, Inode, SetAttributes, Timestamp};
 
-use super::Outcome;
+use crate::outcome::Outcome;
 use crate::source::{PathSource, Writing};
 use crate::time_zone::time_zone;
 

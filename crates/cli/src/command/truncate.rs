@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::Args;
 use larder::ErrorKind;
 
-use super::Outcome;
+use crate::outcome::Outcome;
 use crate::source::{PathSource, Writing};
 use larder_objects::parse_size;
 

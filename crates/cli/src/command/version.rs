@@ -5,23 +5,11 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::Outcome;
 use crate::global::Global;
+use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::print::{OUTPUT_VERSION, write_json};
 use crate::program::Program;
-
-/// What `--version` prints after the name.
-pub const LONG_VERSION: &str = concat!(
-    env!("CARGO_PKG_VERSION"),
-    "\ncommit:      ",
-    env!("LARDER_COMMIT"),
-    "\ntarget:      ",
-    env!("LARDER_TARGET"),
-    "\nchecksums:   crc32c, xxhash, sha256, blake2",
-    "\ncompression: zlib, lzo, zstd",
-    "\nmount:       FUSE, over /dev/fuse or io_uring",
-);
 
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -48,7 +36,7 @@ pub fn run(global: &Global, program: Program) -> Outcome {
         };
         write_json(&mut out, "version", &object)?;
     } else {
-        write!(out, "{}", program.command().render_long_version())?;
+        writeln!(out, "{} {}", program.display_name(), program.version())?;
     }
     Ok(ExitCode::SUCCESS)
 }

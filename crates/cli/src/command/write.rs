@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use larder::ErrorKind;
 
-use super::Outcome;
+use crate::outcome::Outcome;
 use crate::progress::Progress;
 use crate::source::{PathSource, Writing};
 

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use larder::commands::{Command, Original};
 use larder::{FileType, Metadata, WalkOptions, Walked};
 
+use super::changes::OnMount;
+use super::mount_path::MountPath;
 use super::walk::{Walk, count};
-use super::{MountPath, OnMount};
 use crate::progress::Progress;
 
 /// The attributes that changes start from.

@@ -22,7 +22,7 @@ use larder_platform::HostTree;
 use rustix::fs::{AtFlags, FileType as NodeType, makedev, statat};
 use rustix::io::Errno;
 
-use super::OnMount;
+use super::changes::OnMount;
 
 /// The most data in one command.
 const MOST_DATA_BYTES: usize = 256 << 10;

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use larder::commands::Command;
 use larder_fuse::usage::MountTable;
 
-use super::OnMount;
+use super::changes::OnMount;
 use super::walk::count;
 use crate::output::is_error_terminal;
 

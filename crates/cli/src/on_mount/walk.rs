@@ -11,10 +11,9 @@ use larder::{FileType, Metadata, MountedWalk, WalkOptions, Walked};
 use larder_fuse::usage::MountTable;
 use rustix::fs::{CWD, Mode};
 
-use super::{DIRECTORY, MountPath, NOT_OURS};
+use super::mount_path::{DIRECTORY, MountPath, NOT_OURS};
 use crate::interrupt;
-use crate::on_one_line;
-use crate::reason::in_words;
+use crate::message::on_one_line;
 
 /// The number of names in the tree at `path`, if it can be read.
 pub fn count(path: &Path) -> Option<u64> {
@@ -142,7 +141,7 @@ impl Walk {
 
     /// Reports that something about the inode at `path`, as the walk names it, failed.
     pub fn report(&mut self, path: &OsStr, reason: &str) {
-        let reason = on_one_line(&in_words(reason));
+        let reason = on_one_line(reason);
         eprintln!("ERROR: {}: {reason}", self.directory.join(path).display());
         self.failures += 1;
     }

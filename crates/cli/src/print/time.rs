@@ -65,15 +65,33 @@ pub fn local_time(seconds: i64) -> String {
 
 /// The year, a dash, and the result of `after_year`.
 fn format_local(seconds: i64, after_year: &str) -> String {
-    let cycles = if (-YEAR_9000..YEAR_9000).contains(&seconds) {
-        0
+    let (cycles, within) = if (-YEAR_9000..YEAR_9000).contains(&seconds) {
+        (0, seconds)
     } else {
-        seconds.div_euclid(CYCLE_SECONDS)
+        (seconds.div_euclid(CYCLE_SECONDS), seconds.rem_euclid(CYCLE_SECONDS))
     };
-    // In range: the rest after whole cycles is under one cycle.
-    let within = seconds - cycles * CYCLE_SECONDS;
     let time = Timestamp::from_second(within).expect("between the years -5000 and 9000");
     let local = time.to_zoned(SHOWN.clone());
     let year = i64::from(local.year()) + cycles * 400;
     format!("{year}-{}", local.strftime(after_year))
+}
+
+/// `2026-11-20 09:21:37` in the local time zone; the number itself beyond the year 9999.
+pub fn unsigned_local_time(seconds: u64) -> String {
+    let time = i64::try_from(seconds).ok().and_then(|s| Timestamp::from_second(s).ok());
+    time.map_or_else(
+        || seconds.to_string(),
+        |time| time.to_zoned(SHOWN.clone()).strftime("%F %T").to_string(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_and_the_last_second_have_a_text() {
+        assert!(local_time(i64::MIN).starts_with("-292277022657-01-"));
+        assert!(local_time(i64::MAX).starts_with("292277026596-12-"));
+    }
 }

@@ -6,7 +6,7 @@ use tracing::{Dispatch, Level, dispatcher};
 use tracing_journald::{Priority, PriorityMappings};
 use tracing_subscriber::prelude::*;
 
-use super::{IDENTIFIER, Sink};
+use super::sink::{IDENTIFIER, Sink};
 
 pub(super) struct Journal(Dispatch);
 

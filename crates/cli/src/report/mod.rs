@@ -10,24 +10,22 @@
 mod journal;
 mod panic;
 mod queue;
+mod sink;
 mod syslog;
 mod terminal;
 
 use std::io;
 
 use clap::ValueEnum;
-use tracing::Level;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::prelude::*;
 
 pub use queue::Reporter;
 
 use journal::Journal;
+use sink::Sink;
 use syslog::Syslog;
 use terminal::Terminal;
-
-/// The signature of reports.
-const IDENTIFIER: &str = "larder";
 
 /// How much is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -40,11 +38,6 @@ pub enum LogLevel {
     Info,
     /// And how the server works.
     Debug,
-}
-
-/// A destination of reports.
-trait Sink: Send {
-    fn write(&mut self, level: Level, text: &str) -> io::Result<()>;
 }
 
 /// Makes reports go to the terminal until the result is dropped.

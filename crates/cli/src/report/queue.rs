@@ -12,7 +12,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-use super::Sink;
+use super::sink::Sink;
 
 /// The most reports that wait to be written.
 const MOST_WAITING: usize = 1024;

@@ -8,7 +8,7 @@ use std::process;
 use jiff::Zoned;
 use tracing::Level;
 
-use super::{IDENTIFIER, Sink};
+use super::sink::{IDENTIFIER, Sink};
 
 /// Where syslog listens.
 pub(super) const SOCKET: &str = "/dev/log";

@@ -4,8 +4,7 @@ use std::io;
 
 use tracing::Level;
 
-use super::Sink;
-use crate::reason::in_words;
+use super::sink::Sink;
 
 pub(super) struct Terminal;
 
@@ -17,7 +16,7 @@ impl Sink for Terminal {
             Level::INFO => "INFO",
             _ => "DEBUG",
         };
-        eprintln!("{word}: {}", in_words(text));
+        eprintln!("{word}: {text}");
         Ok(())
     }
 }

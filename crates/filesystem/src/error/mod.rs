@@ -9,7 +9,7 @@ use std::path::Path;
 use larder_btree::TreeError;
 use larder_device::DeviceError;
 use larder_format::{FileOffset, FormatError, Key, Logical};
-use larder_platform::errno;
+use larder_platform::errno::{self, in_words};
 use larder_transaction::Error as EngineError;
 use larder_volume::{OpenError, ReadError};
 
@@ -32,8 +32,8 @@ pub enum Error {
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// A mounted file system gave this answer.
-    #[error(transparent)]
-    Mounted(io::Error),
+    #[error("{}", in_words(.0))]
+    Mounted(#[source] io::Error),
     /// A kept state ended before its reader.
     #[error("{0}")]
     StateEnded(String),
@@ -159,7 +159,7 @@ pub enum Error {
     #[error("the subvolumes share their trees in too many ways")]
     TooEntangled,
     /// A temporary file cannot be used.
-    #[error("temporary file: {0}")]
+    #[error("temporary file: {}", in_words(.0))]
     Temporary(#[source] io::Error),
     /// Data of a file cannot be read.
     #[error("subvolume {subvolume}, inode {inode}, offset {offset}: {problem}")]

@@ -26,6 +26,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use larder::OpenOptions;
+use larder_platform::errno::in_words;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustix::io::Errno;
 
@@ -217,7 +218,7 @@ impl Exchange {
         };
         let Some(server) = &mut current.server else { return Ok(false) };
         let next = Server::taking_over(&newer, &server.handover(), server.options.clone());
-        let before = std::mem::replace(server, next.map_err(|error| error.to_string())?);
+        let before = std::mem::replace(server, next.map_err(|error| in_words(&error))?);
         drop(current);
         drop(before);
         Ok(true)

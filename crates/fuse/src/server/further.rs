@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use larder::Subvolume;
 use larder_ioctl::channel::MountReply;
+use larder_platform::errno::in_words;
 use rustix::io::Errno;
 
 use super::configuration::FurtherMount;
@@ -54,7 +55,7 @@ pub(super) fn mount(
     }
     let tree = superblock.tree(is_read_only, attributes(&options, &server));
     // The kernel refuses only if the last mount has just ended.
-    let tree = tree.map_err(|error| refuse(Errno::NOTCONN, &error.to_string()))?;
+    let tree = tree.map_err(|error| refuse(Errno::NOTCONN, &in_words(&error)))?;
     Ok((MountReply { subvolume: subvolume.id(), path, ignored: ignored.join(",") }, tree))
 }
 

@@ -20,6 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
+use larder_platform::errno::in_words;
 use parking_lot::{Condvar, Mutex};
 
 use super::nodes::Nodes;
@@ -118,7 +119,10 @@ impl Pruning {
             let _ending = Ending(self);
             let prune = || {
                 if let Err(error) = self.prune(nodes, kernel) {
-                    tracing::debug!("the kernel forgets inodes only by itself: {error}");
+                    tracing::debug!(
+                        "the kernel forgets inodes only by itself: {}",
+                        in_words(&error)
+                    );
                 }
             };
             thread::Builder::new().name("larder-prune".into()).spawn_scoped(scope, prune)?;

@@ -19,6 +19,7 @@ use imago::format::gate::ImplicitOpenGate;
 use imago::qcow2::Qcow2;
 use imago::{FormatAccess, FormatDriverBuilder, Mapping, Storage, StorageOpenOptions};
 use larder_device::{Device, DeviceError, FileDevice, Operation, check_call};
+use larder_platform::errno::in_words;
 
 use self::host::Host;
 
@@ -52,7 +53,10 @@ impl Qcow2Device {
         let opened = Self::open_disk(&file, path);
         let disk = opened.map_err(|problem| DeviceError::Open {
             device: file.name().to_owned(),
-            source: io::Error::new(problem.kind(), format!("as a qcow2 image: {problem}")),
+            source: io::Error::new(
+                problem.kind(),
+                format!("as a qcow2 image: {}", in_words(&problem)),
+            ),
         })?;
         let len_bytes = disk.size();
         Ok(Self { disk: RwLock::new(disk), len_bytes, flush_failed: Mutex::new(false), file })

@@ -12,6 +12,7 @@ use std::thread;
 use larder_ioctl::channel::{
     Channel, CheckpointRequest, Kind, ReceiveNews, ReceiveReply, ReceiveRequest, Request, frame,
 };
+use larder_platform::errno::in_words;
 use larder_stream::{Checkpoints, MountedTarget};
 
 use crate::{ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveProblem, Received};
@@ -43,7 +44,7 @@ pub fn receive_mounted(
     });
     let request = ReceiveRequest { stop_at_end, max_errors, force_decompress, checkpoints };
     hand_over(&channel, &Request::Receive(request), input, observe).unwrap_or_else(|error| {
-        Err(ReceiveError { unfinished: None, problem: ReceiveProblem::Served(error.to_string()) })
+        Err(ReceiveError { unfinished: None, problem: ReceiveProblem::Served(in_words(&error)) })
     })
 }
 
@@ -98,7 +99,7 @@ fn pass_on(mut input: impl Read, socket: &UnixStream, is_stopped: &AtomicBool) -
             Ok(0) => return frame::write(socket, Kind::End, &[]),
             Ok(len) => frame::write(socket, Kind::Data, &piece[..len])?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return frame::write(socket, Kind::Stop, error.to_string().as_bytes()),
+            Err(error) => return frame::write(socket, Kind::Stop, in_words(&error).as_bytes()),
         }
     }
 }

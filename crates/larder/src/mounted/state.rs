@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use larder_device::{Device, DeviceError, KeptState, Operation, StateEnd};
 use larder_ioctl::channel::{Channel, DeviceRange, frame};
+use larder_platform::errno::in_words;
 use parking_lot::Mutex;
 
 use super::MountedFilesystem;
@@ -68,7 +69,7 @@ impl Device for KeptDevice {
         let mut at = offset;
         for piece in buf.chunks_mut(frame::MOST_BYTES) {
             let read = self.server.lock().read_kept(self.index, piece, at);
-            let read = read.inspect_err(|error| self.end.set(error.to_string())).flatten();
+            let read = read.inspect_err(|error| self.end.set(in_words(error))).flatten();
             read.map_err(|error| self.failure(at, piece.len(), error))?;
             at += piece.len() as u64;
         }

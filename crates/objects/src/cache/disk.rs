@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use larder_platform::errno::in_words;
 use xxhash_rust::xxh64::Xxh64;
 
 use super::ChunkKey;
@@ -75,7 +76,7 @@ impl DiskCache {
             has_failed: AtomicBool::new(false),
         };
         if let Err(error) = shared.prepare() {
-            tracing::warn!("no cache on disk in {}: {error}", folder.path.display());
+            tracing::warn!("no cache on disk in {}: {}", folder.path.display(), in_words(&error));
             return None;
         }
         Some(Self { shared: Arc::new(shared), writing: Pool::new(1) })
@@ -103,7 +104,7 @@ impl DiskCache {
                 && !shared.has_failed.swap(true, Ordering::Relaxed)
             {
                 let path = shared.folder.path.display();
-                tracing::warn!("no more is kept in the cache {path}: {error}");
+                tracing::warn!("no more is kept in the cache {path}: {}", in_words(&error));
             }
         });
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs::File;
 use std::path::PathBuf;
 
+use larder_platform::errno::in_words;
 use zeroize::Zeroizing;
 
 use crate::command::{MOST_BYTES, at_most, output_of};
@@ -57,7 +58,9 @@ impl KeySource {
         let mut secret = match &self.place {
             Place::Value(secret) => secret.clone(),
             Place::File(path) => {
-                let failed = |error| refused(format!("{}: {error}", path.display()));
+                let failed = |error: std::io::Error| {
+                    refused(format!("{}: {}", path.display(), in_words(&error)))
+                };
                 at_most(File::open(path).map_err(failed)?).map_err(failed)?
             }
             Place::Command(command) => output_of(command).map_err(refused)?,

@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
+use larder_platform::errno::in_words;
+
 /// What went wrong with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -69,7 +71,7 @@ impl StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { problem, object, source } = self;
-        let source = in_one_line(&source.to_string());
+        let source = in_one_line(&in_words(&**source));
         match problem {
             Problem::NotFound => write!(f, "{object}: there is no such object"),
             Problem::Condition => write!(f, "{object}: somebody else created or replaced it"),

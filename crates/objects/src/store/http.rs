@@ -1,6 +1,7 @@
 //! HTTP for object storage: requests of `object_store`, carried by threads that wait.
 
 use std::error::Error;
+use std::fmt;
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
@@ -177,7 +178,26 @@ fn failed(error: ureq::Error) -> HttpError {
         ureq::Error::Protocol(_) => HttpErrorKind::Request,
         _ => HttpErrorKind::Unknown,
     };
-    HttpError::new(kind, error)
+    HttpError::new(kind, Failed(error))
+}
+
+/// An error of the client, which tells of the system's error that is behind it.
+#[derive(Debug)]
+struct Failed(ureq::Error);
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for Failed {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.0 {
+            ureq::Error::Io(error) => Some(error),
+            other => other.source(),
+        }
+    }
 }
 
 /// What went wrong with a request.
@@ -212,4 +232,19 @@ fn is_of_the_network(error: &(dyn Error + 'static)) -> bool {
         next = error.source();
     }
     false
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::store::StoreError;
+
+    const ECONNREFUSED: i32 = 111;
+
+    #[test]
+    fn a_refused_connection_is_told_in_words() {
+        let refused = failed(ureq::Error::Io(io::Error::from_raw_os_error(ECONNREFUSED)));
+        let error = StoreError::new(Problem::Temporary, "s3://bread", "butter", refused);
+        assert_eq!(error.to_string(), "s3://bread/butter: HTTP error: io: Connection refused");
+    }
 }

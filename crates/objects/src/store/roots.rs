@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 
+use larder_platform::errno::in_words;
 use ureq::tls::{Certificate, PemItem, RootCerts, parse_pem};
 
 const BUNDLE: &str = "AWS_CA_BUNDLE";
@@ -41,7 +42,7 @@ fn chosen(
 
 fn read(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
     let shown = path.display();
-    let text = std::fs::read(path).map_err(|error| format!("{shown}: {error}"))?;
+    let text = std::fs::read(path).map_err(|error| format!("{shown}: {}", in_words(&error)))?;
     let certificates = parse_pem(&text).filter_map(|item| match item {
         Ok(PemItem::Certificate(certificate)) => Some(Ok(certificate)),
         Ok(_) => None,

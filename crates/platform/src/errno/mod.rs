@@ -11,6 +11,7 @@ mod linux;
 mod unix;
 #[cfg(windows)]
 mod windows;
+mod words;
 
 pub use libc::{
     EACCES, EBUSY, EEXIST, EFBIG, EINTR, EINVAL, EIO, EISDIR, ELOOP, EMLINK, ENAMETOOLONG, ENOENT,
@@ -25,3 +26,4 @@ pub use linux::{EDQUOT, ENODATA, EUCLEAN};
 pub use unix::{kind, of};
 #[cfg(windows)]
 pub use windows::{EDQUOT, ENODATA, EUCLEAN, kind, of};
+pub use words::in_words;

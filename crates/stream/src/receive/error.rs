@@ -4,9 +4,9 @@ use std::io;
 
 use larder_format::Uuid;
 use larder_format::compression::CompressionError;
-use larder_platform::errno;
+use larder_platform::errno::{self, in_words};
 
-use crate::wire::{Command, StreamError};
+use crate::wire::{Action, Command, StreamError};
 
 /// A stream that was not received to its end.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum ReceiveProblem {
     #[error(transparent)]
     Stream(#[from] StreamError),
     /// The target cannot be opened.
-    #[error("the target cannot be opened: {0}")]
+    #[error("the target cannot be opened: {}", in_words(.0))]
     Target(#[from] io::Error),
     /// There was nothing to read.
     #[error("the input is empty: there is no stream in it")]
@@ -74,10 +74,10 @@ impl From<CommandError> for ReceiveProblem {
 
 /// A command that cannot be applied.
 #[derive(Debug, thiserror::Error)]
-#[error("{command} {}: {problem}", Readable(path))]
+#[error("{action} {}: {problem}", Readable(path))]
 pub struct CommandError {
-    /// Name of the command.
-    pub command: &'static str,
+    /// What was to be done.
+    pub action: Action,
     /// The path that it concerns.
     pub path: Vec<u8>,
     /// The reason.
@@ -88,7 +88,8 @@ pub struct CommandError {
 impl CommandError {
     pub(super) fn of(command: &Command<'_>, problem: impl Into<CommandProblem>) -> Self {
         let path = command.path().unwrap_or_default().to_vec();
-        Self { command: command.name(), path, problem: problem.into() }
+        let action = Action::Command(command.kind());
+        Self { action, path, problem: problem.into() }
     }
 }
 
@@ -138,7 +139,7 @@ pub enum CommandProblem {
     #[error(transparent)]
     Filesystem(#[from] larder_filesystem::Error),
     /// The kernel refuses.
-    #[error(transparent)]
+    #[error("{}", in_words(.0))]
     Io(#[from] io::Error),
 }
 

@@ -8,7 +8,7 @@ use super::encoded::Encoded;
 use super::error::{CommandError, CommandProblem, ReceiveError, ReceiveProblem};
 use super::path::{check_name, check_paths};
 use super::target::{Base, Origin, Target};
-use crate::wire::{Command, Reader};
+use crate::wire::{Action, Command, CommandKind, Reader};
 
 /// Commands between two calls of the observer.
 const COMMANDS_PER_REPORT: u64 = 64;
@@ -232,7 +232,7 @@ impl Receiver<'_> {
         let Some(name) = self.checkpoint_at(Some(self.offset)) else { return Ok(()) };
         self.target.take_checkpoint(&name).map_err(|problem| {
             let path = name.into_bytes();
-            CommandError { command: "checkpoint", path, problem }
+            CommandError { action: Action::Checkpoint, path, problem }
         })?;
         self.checkpoint = self.offset;
         self.report(Event::Checkpoint(self.offset))
@@ -270,7 +270,7 @@ impl Receiver<'_> {
         }
         self.target.finish().map_err(|problem| {
             let path = self.current.clone().unwrap_or_default();
-            CommandError { command: "end", path, problem }
+            CommandError { action: Action::Command(CommandKind::End), path, problem }
         })?;
         self.current = None;
         self.received.subvolumes += 1;

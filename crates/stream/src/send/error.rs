@@ -3,7 +3,7 @@
 use std::io;
 
 use larder_format::Uuid;
-use larder_platform::errno;
+use larder_platform::errno::{self, in_words};
 
 use crate::wire::TooLong;
 
@@ -38,10 +38,10 @@ pub enum SendError {
     #[error(transparent)]
     TooLong(#[from] TooLong),
     /// The stream cannot be written.
-    #[error("cannot write the stream: {0}")]
+    #[error("cannot write the stream: {}", in_words(.0))]
     Output(#[source] io::Error),
     /// The mounted file system refuses or fails.
-    #[error("{0}")]
+    #[error("{}", in_words(.0))]
     Mounted(#[source] io::Error),
     /// Another thread failed, and its error is reported.
     #[error("the send was stopped")]

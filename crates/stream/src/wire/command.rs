@@ -21,6 +21,24 @@ macro_rules! commands {
             End,
         }
 
+        /// A command without what it says.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum CommandKind {
+            $($(#[$meta])* $name,)*
+            /// The end of the stream.
+            End,
+        }
+
+        impl CommandKind {
+            /// Its name, as `btrfs receive --dump` prints it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $shown,)*
+                    Self::End => "end",
+                }
+            }
+        }
+
         impl<'a> Command<'a> {
             /// Its number.
             pub fn number(&self) -> u16 {
@@ -30,12 +48,17 @@ macro_rules! commands {
                 }
             }
 
+            /// Which one it is.
+            pub fn kind(&self) -> CommandKind {
+                match self {
+                    $(Self::$name { .. } => CommandKind::$name,)*
+                    Self::End => CommandKind::End,
+                }
+            }
+
             /// Its name, as `btrfs receive --dump` prints it.
             pub fn name(&self) -> &'static str {
-                match self {
-                    $(Self::$name { .. } => $shown,)*
-                    Self::End => "end",
-                }
+                self.kind().name()
             }
 
             /// The path that it concerns; `None` for the end.

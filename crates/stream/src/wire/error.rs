@@ -2,6 +2,8 @@
 
 use std::io;
 
+use larder_platform::errno::in_words;
+
 use super::attribute::Attribute;
 
 /// A stream that cannot be read, and the offset.
@@ -20,7 +22,7 @@ pub struct StreamError {
 #[non_exhaustive]
 pub enum StreamProblem {
     /// The input fails.
-    #[error("it cannot be read: {0}")]
+    #[error("it cannot be read: {}", in_words(.0))]
     Io(#[from] io::Error),
     /// The input ends in the middle.
     #[error("it ends before the stream does")]

@@ -7,6 +7,7 @@
 //!   of streams makes commands only.
 
 use super::COMMAND_HEADER_LEN;
+use super::action::Action;
 use super::command::Command;
 use super::error::{StreamError, StreamProblem, TooLong};
 use super::reader::{parse, split_header};
@@ -76,17 +77,14 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Its name, for messages.
-    pub fn name(&self) -> &'static str {
+    /// What it does, for messages.
+    pub fn action(&self) -> Action {
         match self {
-            Self::Command(command) | Self::On { command, .. } => command.name(),
-            Self::Copy { .. } => COPY_NAME,
+            Self::Command(command) | Self::On { command, .. } => Action::Command(command.kind()),
+            Self::Copy { .. } => Action::Copy,
         }
     }
 }
-
-/// The name of a copy.
-pub(crate) const COPY_NAME: &str = "copy";
 
 impl<'a> From<Command<'a>> for Change<'a> {
     fn from(command: Command<'a>) -> Self {
@@ -101,9 +99,11 @@ pub fn encode_local(change: &Change<'_>, out: &mut Vec<u8>) -> Result<(), TooLon
         Change::On { inode, command } => {
             let mut encoded = Vec::new();
             encode_unchecked(&command, VERSION, &mut encoded)?;
-            encode_with(inode, &encoded, (ON, command.name()), out)
+            encode_with(inode, &encoded, (ON, command.kind().name()), out)
         }
-        Change::Copy { path, original } => encode_with(original, path, (COPY, COPY_NAME), out),
+        Change::Copy { path, original } => {
+            encode_with(original, path, (COPY, Action::Copy.name()), out)
+        }
     }
 }
 

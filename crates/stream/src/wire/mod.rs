@@ -1,6 +1,7 @@
 //! The stream as bytes: a header, then commands, each a header with a checksum and attributes
 //! (`btrfs-stream`, versions 1 to 3).
 
+mod action;
 mod attribute;
 mod checksum;
 mod command;
@@ -11,11 +12,11 @@ mod reader;
 mod version;
 mod writer;
 
+pub use action::Action;
 pub use attribute::{Attribute, Timestamp};
-pub use command::Command;
+pub use command::{Command, CommandKind};
 pub use error::{StreamError, StreamProblem, TooLong};
 pub use follow::{Follower, Work};
-pub(crate) use local::COPY_NAME;
 pub use local::{Change, LocalChanges, Original, encode_local};
 pub use reader::Reader;
 pub use version::Version;

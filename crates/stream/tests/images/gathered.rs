@@ -161,7 +161,7 @@ fn receive_all(stream: &[u8], target: &mut dyn Target) -> Vec<String> {
     let options = ReceiveOptions { max_errors: 0, ..ReceiveOptions::default() };
     let outcome = receive(stream, target, &options, &mut |event| {
         if let Event::Failed(error) = event {
-            failed.push(format!("{} {}", error.command, String::from_utf8_lossy(&error.path)));
+            failed.push(format!("{} {}", error.action, String::from_utf8_lossy(&error.path)));
         }
         ControlFlow::Continue(())
     });

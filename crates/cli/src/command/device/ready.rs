@@ -7,8 +7,8 @@ use anyhow::Context;
 use clap::Args;
 use larder_ioctl::DeviceList;
 
-use super::expect_block_device;
-use crate::command::Outcome;
+use super::block_device::expect_block_device;
+use crate::outcome::Outcome;
 
 /// Ask the kernel whether it knows all devices of a file system
 ///

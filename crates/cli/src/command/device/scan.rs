@@ -9,10 +9,10 @@ use anyhow::Context;
 use clap::Args;
 use larder_ioctl::DeviceList;
 
-use super::expect_block_device;
-use crate::command::{Outcome, exit_code};
+use super::block_device::expect_block_device;
 use crate::global::Global;
-use crate::message;
+use crate::message::message;
+use crate::outcome::{Outcome, exit_code};
 use crate::output::stdout;
 
 /// Make the kernel know block devices of btrfs, or forget them

@@ -13,9 +13,9 @@ use larder_fuse::usage::MountTable;
 use larder_ioctl::{DeviceErrors, DeviceInfo};
 use rustix::io::Errno;
 
-use crate::command::Outcome;
 use crate::device_errors::{Counted, of_image, of_mount};
 use crate::global::Global;
+use crate::outcome::{ERRORS_COUNTED, Outcome};
 use crate::output::stdout;
 use crate::print::{Cell, Fields, write_table, write_texts};
 use crate::source::Source;
@@ -41,9 +41,6 @@ pub struct Stats {
     #[arg(value_name = "PATH or DEVICE")]
     path: PathBuf,
 }
-
-/// The exit code of `--check`: the bit that btrfs-progs sets.
-const ERRORS_COUNTED: u8 = 64;
 
 /// A counter, by its name in results and by its title in a table.
 struct Counter {

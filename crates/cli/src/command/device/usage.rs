@@ -7,14 +7,14 @@ use clap::Args;
 use larder::{DeviceInfo, Overview, Space};
 use serde::Serialize;
 
-use crate::command::Outcome;
-use crate::command::filesystem::{
+use crate::global::Global;
+use crate::outcome::Outcome;
+use crate::output::stdout;
+use crate::print::write_json;
+use crate::space::{
     DeviceSpace, Shown, kind_name, known_spaces, own_devices, profile_name, shown_name, slack,
     unallocated,
 };
-use crate::global::Global;
-use crate::output::stdout;
-use crate::print::write_json;
 
 /// Show what takes the space on each device
 ///

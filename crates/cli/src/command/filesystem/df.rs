@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use clap::Args;
 use larder::{GlobalReserve, Space};
 
-use super::{kind_name, profile_name};
-use crate::command::Outcome;
 use crate::global::Global;
+use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::print::{Fields, write_texts};
 use crate::source::Source;
+use crate::space::{kind_name, profile_name};
 use crate::units::Units;
 
 /// The kind of the global reserve, as btrfs-progs names it.

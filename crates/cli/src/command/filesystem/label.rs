@@ -11,8 +11,8 @@ use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 
-use crate::command::Outcome;
 use crate::global::Global;
+use crate::outcome::Outcome;
 use crate::output::{stdout, write_name};
 use crate::print::{Name, write_json};
 use crate::source::Source;

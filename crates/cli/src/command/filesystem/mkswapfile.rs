@@ -15,9 +15,9 @@ use larder::{AllocateMode, Uuid};
 use larder_copy::new_inode;
 use rustix::fs::{FallocateFlags, IFlags};
 
-use crate::command::Outcome;
 use crate::global::Global;
 use crate::operand::parse_uuid;
+use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::source::{PathSource, Writing, on_image};
 use crate::target::Target;

@@ -15,11 +15,11 @@ use larder_objects::is_url;
 use serde::Serialize;
 
 use super::label;
-use crate::command::{Outcome, exit_code};
 use crate::devices::is_name;
 use crate::global::Global;
-use crate::message;
+use crate::message::message;
 use crate::operand::parse_uuid;
+use crate::outcome::{Outcome, exit_code};
 use crate::output::stdout;
 use crate::present::{self, Mounted};
 use crate::print::{Name, write_json};

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 
-use crate::command::Outcome;
+use crate::outcome::Outcome;
 
 /// Make all changes of a mounted file system durable
 ///

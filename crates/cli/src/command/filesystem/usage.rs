@@ -7,14 +7,14 @@ use clap::Args;
 use larder::{DeviceInfo, GlobalReserve, Overview, Space, SpaceKind};
 use serde::Serialize;
 
-use super::{
+use crate::global::Global;
+use crate::outcome::Outcome;
+use crate::output::stdout;
+use crate::print::{Cell, write_json, write_table};
+use crate::space::{
     DeviceSpace, Shown, kind_name, known_spaces, own_devices, profile_name, shown_name, slack,
     unallocated,
 };
-use crate::command::Outcome;
-use crate::global::Global;
-use crate::output::stdout;
-use crate::print::{Cell, write_json, write_table};
 
 /// Show how space is used, on which devices, and what is left
 ///

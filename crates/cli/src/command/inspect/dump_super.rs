@@ -10,11 +10,11 @@ use larder_format::superblock::{MAGIC, OFFSETS, SUPERBLOCK_SIZE, Superblock};
 use serde_json::json;
 use zerocopy::FromBytes;
 
-use crate::command::Outcome;
 use crate::devices;
 use crate::ending::wait_for_ending_servers;
 use crate::global::Global;
 use crate::operand::parse_number;
+use crate::outcome::Outcome;
 use crate::output::{Stdout, stdout};
 use crate::place::{PlaceOptions, located};
 use crate::print::superblock::put_superblock;

@@ -12,12 +12,13 @@ use larder_volume::OpenOptions;
 
 use super::tree_name;
 use super::tree_walk::{BlockPointer, Order, TreeWalk};
-use crate::command::{Outcome, open_volume};
 use crate::devices;
 use crate::operand::parse_number;
+use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::place::PlaceOptions;
 use crate::print::{NodeStyle, OUTPUT_VERSION, key_text};
+use crate::volume::open_volume;
 
 /// Show trees, every item in words
 ///

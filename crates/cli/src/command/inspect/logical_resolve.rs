@@ -12,9 +12,9 @@ use larder::{FilePlace, Overview};
 use larder_fuse::usage::MountTable;
 use serde::Serialize;
 
-use crate::command::Outcome;
 use crate::global::Global;
 use crate::operand::parse_number;
+use crate::outcome::Outcome;
 use crate::output::{stdout, write_line};
 use crate::print::{JsonList, Name};
 use crate::source::Source;

@@ -15,8 +15,8 @@ use larder_ioctl::abi;
 use larder_volume::{Chunk, ChunkMap};
 use rustix::fs::IFlags;
 
-use crate::command::Outcome;
 use crate::global::{Format, Global};
+use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::print::{Object, write_json};
 use crate::source::{Source, on_image};

@@ -13,9 +13,9 @@ use larder_format::item::DevExtent;
 use larder_format::{objectid, superblock};
 use zerocopy::FromBytes;
 
-use crate::command::Outcome;
 use crate::global::{Format, Global};
 use crate::operand::parse_number;
+use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::print::{Object, write_json};
 use crate::source::Source;

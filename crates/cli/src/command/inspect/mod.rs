@@ -14,8 +14,8 @@ mod tree_walk;
 
 use clap::Subcommand;
 
-use super::Outcome;
 use crate::global::Global;
+use crate::outcome::Outcome;
 
 /// Look at what is on disk
 #[derive(Debug, Subcommand)]

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 
-use crate::command::Outcome;
 use crate::global::Global;
+use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::print::write_json;
 use crate::source::Source;

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 
-use crate::command::Outcome;
 use crate::global::Global;
 use crate::operand::parse_number;
+use crate::outcome::Outcome;
 use crate::output::{stdout, write_line};
 use crate::print::{Name, write_json};
 use crate::source::Source;

@@ -15,14 +15,15 @@ use serde::Serialize;
 
 use super::dump_tree::root_tree;
 use super::tree_walk::{BlockPointer, Order, TreeWalk, children};
-use crate::command::{Outcome, open_volume};
 use crate::devices;
 use crate::global::{Format, Global};
+use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::place::{PlaceOptions, located};
 use crate::print::{NodeStyle, write_json};
 use crate::source::warn_if_in_use;
 use crate::units::Units;
+use crate::volume::open_volume;
 
 /// Show how large trees are, and how scattered their blocks
 ///

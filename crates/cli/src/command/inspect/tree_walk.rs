@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use larder_format::node::MAX_LEVELS;
 use larder_format::{Key, Logical, Node};
+use larder_platform::errno::in_words;
 use larder_volume::{BlockExpectation, Volume};
 
 use crate::pipeline;
 use crate::print::{NodeStyle, put_node};
-use crate::reason::in_words;
 
 /// Blocks that a thread reads and formats at a time.
 const BATCH_BLOCKS: usize = 32;
@@ -119,7 +119,7 @@ impl<'a> TreeWalk<'a> {
             Ok(_) => Some(Node::from_checked(buffer)),
             Err(error) => {
                 self.failed.store(true, Ordering::Relaxed);
-                eprintln!("ERROR: {}", in_words(&error.to_string()));
+                eprintln!("ERROR: {}", in_words(&error));
                 None
             }
         }

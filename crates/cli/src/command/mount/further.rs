@@ -14,7 +14,6 @@ use larder_fuse::{FurtherMount, Tree};
 use larder_ioctl::channel::Channel;
 
 use super::options::Options;
-use super::shown;
 use crate::ending::{Wait, mount_of, server_of};
 
 /// How long a server may take to answer before it is asked again. A stopped one never does.
@@ -139,7 +138,7 @@ pub fn read(
             ignored.push(word.to_owned());
         }
     }
-    let subvolume = shown(filesystem, &wanted).map_err(|error| match &wanted.subvolume {
+    let subvolume = wanted.shown(filesystem).map_err(|error| match &wanted.subvolume {
         Some(named) => anyhow!(error).context(format!("{named}")),
         None => error.into(),
     })?;

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use larder_fuse::Mount;
 
-use crate::prices::Prices;
+use larder_platform::errno::in_words;
+
+use crate::objects::Prices;
 
 /// So often the file is written.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -28,7 +30,8 @@ pub fn keep_written(mount: &Mount, path: &Path, prices: Prices, ends: &Receiver<
         };
         match written {
             Err(error) if !is_told => {
-                tracing::warn!("{}: the metrics cannot be written: {error}", path.display());
+                let (path, error) = (path.display(), in_words(&error));
+                tracing::warn!("{path}: the metrics cannot be written: {error}");
                 is_told = true;
             }
             Err(_) => {}

@@ -4,7 +4,6 @@ mod background;
 mod cgroup;
 mod follow;
 mod further;
-mod helper;
 mod memory;
 mod metrics;
 mod options;
@@ -31,25 +30,24 @@ use larder_format::OwnerMap;
 use larder_fuse::Server;
 use larder_fuse::usage::{MountTable, holders, in_words, processes};
 use larder_mkfs::{MkfsOptions, Owner, mkfs};
+use larder_platform::errno;
 use larder_volume::OpenError;
 use signal_hook::iterator::{Handle, Signals};
 
 use self::memory::Memory;
-use self::options::{Options, Subvolume};
+use self::options::Options;
 use self::part::Part;
-use super::Outcome;
 use super::mkfs::caller;
-use super::objects;
 use crate::devices;
 use crate::ending::server_of;
 use crate::interrupt::{self, HalfMade};
-use crate::message;
+use crate::message::message;
+use crate::objects;
+use crate::objects::Prices;
+use crate::outcome::Outcome;
 use crate::place::{PlaceOptions, located};
-use crate::prices::Prices;
 use crate::report::{self, LogLevel, Reporter};
 use larder_objects::parse_size;
-
-pub use helper::{HELPER_NAMES, run_as_helper};
 
 /// The subvolume that holds all others.
 const TOP_LEVEL: u64 = 5;
@@ -440,15 +438,6 @@ fn writer_beside<'d>(devices: &'d [PathBuf], options: &Options) -> io::Result<Op
     Ok(None)
 }
 
-/// The subvolume to show.
-fn shown(filesystem: &Filesystem, options: &Options) -> larder::Result<larder::Subvolume> {
-    match &options.subvolume {
-        Some(Subvolume::Path(path)) => filesystem.subvolume(path),
-        Some(Subvolume::Id(id)) => filesystem.subvolume_by_id(*id),
-        None => filesystem.default_subvolume(),
-    }
-}
-
 /// Mounts. Also returns the part to attach once the mount is served.
 fn mount(
     filesystem: &Filesystem,
@@ -456,7 +445,7 @@ fn mount(
     mountpoint: &Path,
     options: &Options,
 ) -> anyhow::Result<(larder_fuse::Mount, Option<Part>)> {
-    let shown = shown(filesystem, options)?;
+    let shown = options.shown(filesystem)?;
     let mount_options =
         larder_fuse::MountOptions { source: device.into(), ..options.mount.clone() };
     if shown.id() == TOP_LEVEL || !larder_fuse::can_mount_parts() {
@@ -485,7 +474,10 @@ fn serve(
     begin: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     if let Some(error) = mount.sync_error() {
-        tracing::debug!("sync(2) does not reach this mount, only fsync does: {error}");
+        tracing::debug!(
+            "sync(2) does not reach this mount, only fsync does: {}",
+            errno::in_words(error)
+        );
     }
     let closing = Closing(signals.handle());
     thread::scope(|scope| {
@@ -543,10 +535,10 @@ fn unmount_on_signals(signals: &mut Signals, mount: &larder_fuse::Mount, mountpo
         let entry = entry.ok().and_then(|table| table.ours_at(mountpoint).cloned());
         let unmounted = mount.unmount(false).or_else(|_| mount.unmount(true));
         if let Err(error) = unmounted {
-            tracing::error!("{place} cannot be unmounted: {error}");
+            tracing::error!("{place} cannot be unmounted: {}", errno::in_words(&error));
         }
         if let Err(error) = mount.commit() {
-            tracing::error!("{place}: the commit on a signal failed: {error}");
+            tracing::error!("{place}: the commit on a signal failed: {}", errno::in_words(&error));
         } else if let Some(entry) = entry.filter(|_| !serving.is_closed()) {
             let users: Vec<_> = processes().collect();
             let holders = in_words(holders(&entry, &users));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use larder::device::Place;
-use larder::{OpenOptions, WriteCompression, WritePolicy};
+use larder::{Filesystem, OpenOptions, WriteCompression, WritePolicy};
 use larder_fuse::{AccessTimes, MountOptions, ServerOptions, Settings};
 
 use super::follow::INTERVAL;
@@ -217,6 +217,15 @@ impl Options {
         let shows =
             |it: &Self| (it.mount.allow_other, it.server.access_times, it.server.nodiratime);
         shows(self) == shows(other) && self.server.owner_map == other.server.owner_map
+    }
+
+    /// The subvolume to show.
+    pub fn shown(&self, filesystem: &Filesystem) -> larder::Result<larder::Subvolume> {
+        match &self.subvolume {
+            Some(Subvolume::Path(path)) => filesystem.subvolume(path),
+            Some(Subvolume::Id(id)) => filesystem.subvolume_by_id(*id),
+            None => filesystem.default_subvolume(),
+        }
     }
 
     /// Whether a server that obeys these options also obeys `other`, apart from the options that
@@ -482,7 +491,7 @@ mod tests {
 
     #[test]
     fn every_option_of_btrfs_is_obeyed_accepted_or_refused_with_a_reason() {
-        let help = crate::program::Program::Larder.command();
+        let help = crate::command_line::command(crate::program::Program::Larder);
         let mut help = help.find_subcommand("mount").expect("it is a command").clone();
         let help = help.render_long_help().to_string();
         let page = include_str!("../../../../../docs/mount.md");

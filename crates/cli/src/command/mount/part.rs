@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, bail};
 use larder_fuse::Tree;
 
-use super::Outcome;
+use crate::outcome::Outcome;
 
 /// The argument of a process that attaches a subvolume.
 const PART: &str = "--part";

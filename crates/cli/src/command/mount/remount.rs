@@ -10,7 +10,7 @@ use larder_fuse::usage::{MountTable, processes};
 use larder_ioctl::channel::{Channel, Request};
 use rustix::process::geteuid;
 
-use super::Outcome;
+use crate::outcome::Outcome;
 
 /// Adds the options in `lists` to those of the mount at `mountpoint`.
 ///

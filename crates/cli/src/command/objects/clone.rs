@@ -7,9 +7,10 @@ use anyhow::bail;
 use clap::Args;
 use larder_objects::{Address, Beside, Settings};
 
-use super::{local, parse_address, parse_address_with_state, store};
-use crate::command::Outcome;
+use crate::objects::{parse_address, parse_address_with_state, store};
+use crate::outcome::Outcome;
 use crate::output::stdout;
+use crate::print::unsigned_local_time;
 
 /// Make a writable copy of a file system that shares its objects
 ///
@@ -55,7 +56,7 @@ impl Clone {
             Beside { store: &*clone_store, way: &to_clone },
             origin.state.as_ref(),
         )?;
-        let time = local(state.time);
+        let time = unsigned_local_time(state.time);
         writeln!(stdout(), "{to}: a clone of {from}, state {} of {time}", state.number)?;
         Ok(ExitCode::SUCCESS)
     }

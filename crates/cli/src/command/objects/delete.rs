@@ -8,9 +8,9 @@ use clap::Args;
 use larder_objects::{Address, deletable, delete};
 use serde::Serialize;
 
-use super::{parse_address, store};
-use crate::command::Outcome;
 use crate::global::Global;
+use crate::objects::{parse_address, store};
+use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::print::write_json;
 use crate::progress::Progress;

@@ -4,12 +4,12 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use larder_objects::{Address, ObjectDevice, Policy, info};
+use larder_objects::{Address, ObjectDevice, Policy, info, parse_seconds};
 use serde::Serialize;
 
-use super::{parse_address, parse_policy, parse_time};
-use crate::command::Outcome;
 use crate::global::Global;
+use crate::objects::parse_address;
+use crate::outcome::Outcome;
 use crate::output::{say, stdout};
 use crate::print::write_json;
 use crate::progress::Progress;
@@ -28,10 +28,10 @@ use crate::progress::Progress;
 pub struct Gc {
     /// From now on, keep all states that are younger than the first time, one for each hour up to
     /// the second, and one for each day up to the third (all=1h,hourly=1d,daily=30d)
-    #[arg(long, value_name = "POLICY", value_parser = parse_policy)]
+    #[arg(long, value_name = "POLICY", value_parser = str::parse::<Policy>)]
     keep: Option<Policy>,
     /// From now on, delete objects so long after the last state that needs them has gone (1h)
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     delete_after: Option<u64>,
     /// Keep nothing any more for clones that are not where they were made. They are lost if they have
     /// only been moved

@@ -7,10 +7,11 @@ use clap::Args;
 use larder_objects::Address;
 use serde::Serialize;
 
-use super::{local, parse_address, store};
-use crate::command::Outcome;
 use crate::global::Global;
+use crate::objects::{parse_address, store};
+use crate::outcome::Outcome;
 use crate::output::stdout;
+use crate::print::unsigned_local_time;
 use crate::print::write_json;
 use crate::units::Units;
 
@@ -115,7 +116,7 @@ impl Info {
         let mut line = |what: &str, value: String| writeln!(out, "{what:<20}{value}");
         let size = |bytes| self.units.show(bytes);
         line("Size:", size(object.size))?;
-        line("State:", format!("{} of {}", object.state, local(object.state_time)))?;
+        line("State:", format!("{} of {}", object.state, unsigned_local_time(object.state_time)))?;
         line("Kept states:", format!("{} ({})", object.states, object.keep))?;
         let end = if object.closed { "closed" } else { "open, or ended by a crash" };
         line("Written by:", format!("{}, epoch {}: {end}", object.writer, object.epoch))?;
@@ -136,7 +137,10 @@ impl Info {
                 Some(last) => format!("states {first} to {last}"),
                 None => format!("states from {first} on"),
             };
-            line("Lease:", format!("{reader}, on {states}, until {}", local(*until)))?;
+            line(
+                "Lease:",
+                format!("{reader}, on {states}, until {}", unsigned_local_time(*until)),
+            )?;
         }
         Ok(())
     }

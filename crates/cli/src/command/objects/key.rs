@@ -9,11 +9,12 @@ use clap::{Args, Subcommand};
 use larder_objects::{Address, KeySource, Keys, Settings};
 use serde::Serialize;
 
-use super::{local, parse_address};
-use crate::command::Outcome;
 use crate::global::Global;
+use crate::objects::parse_address;
+use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::print::JsonList;
+use crate::print::unsigned_local_time;
 
 /// Look after the keys of what is encrypted
 ///
@@ -165,8 +166,12 @@ impl List {
                 list.push(&mut out, &object)?;
             } else {
                 let star = if in_use { '*' } else { ' ' };
-                let line =
-                    format!("{star} {}  {}  {}", object.id, local(slot.created), object.name);
+                let line = format!(
+                    "{star} {}  {}  {}",
+                    object.id,
+                    unsigned_local_time(slot.created),
+                    object.name
+                );
                 writeln!(out, "{}", line.trim_end())?;
             }
         }

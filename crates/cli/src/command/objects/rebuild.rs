@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use clap::Args;
 use larder_objects::{Address, rebuild};
 
-use super::{local, parse_address, store};
-use crate::command::Outcome;
+use crate::objects::{parse_address, store};
+use crate::outcome::Outcome;
 use crate::output::stdout;
+use crate::print::unsigned_local_time;
 
 /// Write the manifest of a file system anew, after it was damaged or lost
 ///
@@ -28,7 +29,7 @@ impl Rebuild {
     pub fn run(self) -> Outcome {
         let store = store(&self.address)?;
         let state = rebuild(&*store)?;
-        let (name, time) = (store.name(), local(state.time));
+        let (name, time) = (store.name(), unsigned_local_time(state.time));
         writeln!(stdout(), "{name}: there again, with state {} of {time}", state.number)?;
         Ok(ExitCode::SUCCESS)
     }

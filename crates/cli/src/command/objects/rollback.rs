@@ -7,9 +7,10 @@ use anyhow::bail;
 use clap::Args;
 use larder_objects::{Address, ObjectDevice};
 
-use super::{local, parse_address_with_state};
-use crate::command::Outcome;
+use crate::objects::parse_address_with_state;
+use crate::outcome::Outcome;
 use crate::output::stdout;
+use crate::print::unsigned_local_time;
 
 /// Make an earlier state of a file system the newest again
 ///
@@ -42,7 +43,7 @@ impl Rollback {
         };
         let open = if self.take_over { ObjectDevice::open } else { ObjectDevice::open_closed };
         let state = open(store, &options)?.roll_back(to)?;
-        let time = local(state.time);
+        let time = unsigned_local_time(state.time);
         writeln!(stdout(), "{name}: it is as it was; that is state {} of {time}", state.number)?;
         Ok(ExitCode::SUCCESS)
     }

@@ -7,11 +7,12 @@ use clap::Args;
 use larder_objects::Address;
 use serde::Serialize;
 
-use super::{local, parse_address, store};
-use crate::command::Outcome;
 use crate::global::Global;
+use crate::objects::{parse_address, store};
+use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::print::JsonList;
+use crate::print::unsigned_local_time;
 
 /// List the states that can be read, and until when
 ///
@@ -57,8 +58,13 @@ impl States {
             list.end_with(&mut out, &[])?;
         } else {
             for (state, until) in states {
-                let until = until.map_or_else(|| "a later one".to_owned(), local);
-                writeln!(out, "{:>10}  {}  until {until}", state.number, local(state.time))?;
+                let until = until.map_or_else(|| "a later one".to_owned(), unsigned_local_time);
+                writeln!(
+                    out,
+                    "{:>10}  {}  until {until}",
+                    state.number,
+                    unsigned_local_time(state.time)
+                )?;
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use larder_objects::Address;
 
-use super::{parse_address, store};
-use crate::command::Outcome;
+use crate::objects::{parse_address, store};
+use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::progress::Progress;
 

@@ -8,9 +8,10 @@ use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 
-use super::{Known, Object, find};
-use crate::command::Outcome;
+use super::find::find;
+use super::known::{Known, Object};
 use crate::global::Global;
+use crate::outcome::Outcome;
 use crate::output::{stdout, write_name};
 use crate::print::{Name, write_json};
 use crate::source::PathSource;

@@ -7,9 +7,10 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 
-use super::{Known, Object, find};
-use crate::command::Outcome;
+use super::find::find;
+use super::known::{Known, Object};
 use crate::global::Global;
+use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::print::write_json;
 use crate::source::PathSource;

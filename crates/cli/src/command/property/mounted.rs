@@ -10,7 +10,7 @@ use larder::Uuid;
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 use rustix::io::Errno;
 
-use super::{Bearer, COMPRESSION, State, TOP_LEVEL};
+use super::bearer::{Bearer, COMPRESSION, State, TOP_LEVEL};
 
 /// The longest name of a compression.
 const MOST_VALUE_BYTES: usize = 256;

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 
+use super::known::{Known, Object};
 use super::mounted::Mounted;
-use super::{Known, Object};
-use crate::command::Outcome;
+use crate::outcome::Outcome;
 use crate::source::PathSource;
 
 /// Set a property of a file, a subvolume or the file system

@@ -14,19 +14,20 @@ use anyhow::{Context, bail, ensure};
 use clap::{ArgAction, Args};
 use larder::{ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSnapshots, Received};
 use larder_objects::{Address, parse_size};
+use larder_platform::errno::in_words;
+use larder_stream::Detail;
 
-use super::Outcome;
-use super::objects::parse_address;
 use crate::global::{Global, Verbosity};
 use crate::interrupt;
+use crate::objects::parse_address;
 use crate::operand::parse_number;
+use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::progress::Progress;
-use crate::reason::in_words;
 use crate::source::{PathSource, on_image};
 use crate::target::Target;
 use crate::time_zone::SHOWN;
-use crate::told::{Detail, Told};
+use crate::told::Told;
 
 /// How much of the input is read at once.
 const INPUT_BYTES: usize = 1 << 20;
@@ -223,7 +224,7 @@ fn len_of(input: &File) -> Option<u64> {
 /// Reports how a receive ended; `delete` is the command that deletes a subvolume of this name.
 fn report(outcome: Result<Received, ReceiveError>, delete: &dyn Fn(&str) -> String) -> ExitCode {
     let Err(error) = outcome else { return ExitCode::SUCCESS };
-    eprintln!("ERROR: {}", in_words(&error.to_string()));
+    eprintln!("ERROR: {}", in_words(&error));
     if let Some(name) = &error.unfinished {
         let name = shown(name);
         eprintln!(
@@ -270,7 +271,7 @@ impl Watch {
                 let _ = self.progress.print(&format!("At snapshot {}", shown(name)));
             }
             ReceiveEvent::Failed(error) => {
-                self.progress.say(&in_words(&format!("ERROR: {error}")));
+                self.progress.say(&format!("ERROR: {}", in_words(*error)));
             }
             ReceiveEvent::Refused(text) => self.progress.say(&format!("ERROR: {text}")),
             ReceiveEvent::Read(bytes) => self.progress.set(*bytes),

@@ -8,7 +8,7 @@ use larder::{DeviceErrors, DeviceInfo, Filesystem, Space, Uuid};
 use serde::Serialize;
 
 use super::names::shown;
-use crate::command::filesystem::{kind_name, profile_name};
+use crate::space::{kind_name, profile_name};
 
 /// A report.
 #[derive(Serialize)]

@@ -1,33 +1,31 @@
 //! `larder send`.
 
 mod objects;
+mod passing;
+mod sending;
+mod snapshot;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use larder::{
-    Filesystem, MountedSnapshot, SendError, SendOptions, SendProgress, SendSnapshot, StreamOrigin,
-    StreamVersion, Subvolume, SubvolumeInfo,
-};
+use larder::{Filesystem, MountedSnapshot, SendError, SendOptions, StreamVersion, Subvolume};
 use larder_objects::Address;
 
-use super::Outcome;
-use super::objects::{encrypt, parse_address};
+use self::passing::Passing;
+use self::sending::Sending;
+use self::snapshot::Snapshot;
 use crate::global::Global;
 use crate::interrupt::HalfMade;
+use crate::objects::{encrypt, parse_address};
+use crate::outcome::Outcome;
 use crate::output::{is_terminal, stdout_of_content};
-use crate::progress::Progress;
 use crate::source::{Source, on_image, warn_of_bad_copies};
 use crate::target::Target;
-
-/// With fewer millionths of the whole, an estimate of the remaining time is worthless.
-const ENOUGH_TO_TELL: u64 = 1000;
 
 /// Write read-only snapshots as streams for btrfs receive and larder receive
 ///
@@ -115,93 +113,6 @@ fn parse_version(text: &str) -> Result<Proto, String> {
             .map(Proto::Version)
             .ok_or_else(|| format!("there are versions 1 to {}", StreamVersion::NEWEST.number())),
         Err(_) => Err(format!("'{text}' is not a number")),
-    }
-}
-
-/// A snapshot to send, wherever it is.
-trait Snapshot: Clone {
-    fn newest_version(&self) -> StreamVersion;
-
-    fn closest_relative<'a>(&self, others: &'a [Self]) -> anyhow::Result<Option<&'a Self>>;
-
-    fn send(&self, options: &SendOptions<Self>, out: &mut dyn Write) -> Result<(), SendError>;
-
-    /// How streams name it.
-    fn origin(&self) -> anyhow::Result<StreamOrigin>;
-
-    /// Its name. The top level has none.
-    fn name(&self) -> anyhow::Result<Vec<u8>>;
-
-    /// The other read-only subvolumes of the file system that are wanted.
-    fn others(
-        &self,
-        is_wanted: &mut dyn FnMut(&SubvolumeInfo) -> bool,
-    ) -> anyhow::Result<Vec<Self>>;
-}
-
-impl Snapshot for Subvolume {
-    fn newest_version(&self) -> StreamVersion {
-        StreamVersion::NEWEST
-    }
-
-    fn closest_relative<'a>(&self, others: &'a [Self]) -> anyhow::Result<Option<&'a Self>> {
-        Ok(self.closest_relative(others)?)
-    }
-
-    fn send(&self, options: &SendOptions<Self>, out: &mut dyn Write) -> Result<(), SendError> {
-        SendSnapshot::send(self, options, out).map(drop)
-    }
-
-    fn origin(&self) -> anyhow::Result<StreamOrigin> {
-        Ok(SendSnapshot::origin(self))
-    }
-
-    fn name(&self) -> anyhow::Result<Vec<u8>> {
-        Ok(self.info()?.name.map(|name| name.name).unwrap_or_default())
-    }
-
-    fn others(
-        &self,
-        is_wanted: &mut dyn FnMut(&SubvolumeInfo) -> bool,
-    ) -> anyhow::Result<Vec<Self>> {
-        let mut others = Vec::new();
-        for info in self.filesystem().subvolumes() {
-            let info = info?;
-            let is_other = info.id != self.id() && info.is_read_only && !info.is_being_deleted;
-            if is_other && is_wanted(&info) {
-                others.push(self.filesystem().subvolume_by_id(info.id)?);
-            }
-        }
-        Ok(others)
-    }
-}
-
-impl Snapshot for MountedSnapshot {
-    fn newest_version(&self) -> StreamVersion {
-        self.newest_version()
-    }
-
-    fn closest_relative<'a>(&self, others: &'a [Self]) -> anyhow::Result<Option<&'a Self>> {
-        Ok(self.closest_relative(others)?)
-    }
-
-    fn send(&self, options: &SendOptions<Self>, out: &mut dyn Write) -> Result<(), SendError> {
-        self.send(options, out).map(drop)
-    }
-
-    fn origin(&self) -> anyhow::Result<StreamOrigin> {
-        Ok(self.origin()?)
-    }
-
-    fn name(&self) -> anyhow::Result<Vec<u8>> {
-        Ok(self.name()?)
-    }
-
-    fn others(
-        &self,
-        is_wanted: &mut dyn FnMut(&SubvolumeInfo) -> bool,
-    ) -> anyhow::Result<Vec<Self>> {
-        Ok(self.others(is_wanted)?)
     }
 }
 
@@ -300,58 +211,6 @@ impl Send {
     }
 }
 
-/// What is sent, and how.
-struct Sending<'a, S> {
-    /// The snapshots as the user names them.
-    names: &'a [OsString],
-    snapshots: Vec<S>,
-    parent: Option<S>,
-    clone_sources: Vec<S>,
-    version: StreamVersion,
-    compressed_data: bool,
-    no_data: bool,
-    is_verbose: bool,
-    is_quiet: bool,
-}
-
-impl<S: Snapshot> Sending<'_, S> {
-    fn parent_of(&self, snapshot: &S) -> anyhow::Result<Option<S>> {
-        match &self.parent {
-            Some(parent) => Ok(Some(parent.clone())),
-            None => Ok(snapshot.closest_relative(&self.clone_sources)?.cloned()),
-        }
-    }
-
-    /// For a stream of its own.
-    fn options(&self, parent: Option<S>) -> SendOptions<S> {
-        SendOptions {
-            version: self.version,
-            parent,
-            clone_sources: self.clone_sources.clone(),
-            compressed_data: self.compressed_data,
-            no_data: self.no_data,
-            begins_stream: true,
-            ends_stream: true,
-            progress: Arc::default(),
-        }
-    }
-
-    /// Tells that a snapshot begins. Returns its name.
-    fn begin(&self, number: usize) -> std::ffi::os_str::Display<'_> {
-        let name = self.names[number].display();
-        if !self.is_quiet {
-            eprintln!("At subvol {name}");
-        }
-        name
-    }
-
-    fn tell_length(&self, number: usize, len_bytes: u64) {
-        if self.is_verbose {
-            eprintln!("{}: {len_bytes} bytes were sent", self.names[number].display());
-        }
-    }
-}
-
 fn find(filesystem: &Filesystem, image: &Path, text: &OsStr) -> anyhow::Result<Subvolume> {
     let target = Target::parse(text);
     if target.image != *image {
@@ -385,35 +244,4 @@ fn open_output(file: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
         }
         None => Box::new(stdout_of_content()),
     })
-}
-
-/// A stream that passes by on its way to the output, and is counted.
-struct Passing<'a> {
-    output: &'a mut dyn Write,
-    passed_bytes: u64,
-    line: Progress,
-    progress: Arc<SendProgress>,
-}
-
-impl<'a> Passing<'a> {
-    fn new(output: &'a mut dyn Write, progress: Arc<SendProgress>) -> Self {
-        Self { output, passed_bytes: 0, line: Progress::of_bytes(), progress }
-    }
-}
-
-impl Write for Passing<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let len = self.output.write(bytes)?;
-        self.passed_bytes += len as u64;
-        let millionths = u64::from(self.progress.millionths());
-        if millionths >= ENOUGH_TO_TELL {
-            self.line.expect(self.passed_bytes.saturating_mul(1_000_000) / millionths);
-        }
-        self.line.set(self.passed_bytes);
-        Ok(len)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.output.flush()
-    }
 }

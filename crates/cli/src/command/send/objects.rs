@@ -7,9 +7,12 @@ use larder_objects::streams::{
     Begun, Catalogue, Description, Name, Origin, Pace, StreamId, Upload,
 };
 
-use super::{Passing, Sending, Snapshot};
-use crate::command::objects::store;
+use super::passing::Passing;
+use super::sending::Sending;
+use super::snapshot::Snapshot;
+use crate::objects::store;
 use crate::units::Units;
+use larder_platform::errno::in_words;
 
 const GO_ON: &str = "run the same command again: what is there is not sent again";
 
@@ -80,7 +83,7 @@ pub(super) fn send<S: Snapshot>(
         let passed_bytes = passing.passed_bytes;
         drop(passing);
         match sent {
-            Err(SendError::Output(error)) => bail!("{name}: {error}; {GO_ON}"),
+            Err(SendError::Output(error)) => bail!("{name}: {}; {GO_ON}", in_words(&error)),
             sent => sent.with_context(|| name.to_string())?,
         }
         let uploaded = upload.finish().map_err(|error| anyhow!("{name}: {error}; {GO_ON}"))?;

@@ -8,11 +8,12 @@ use larder_objects::Address;
 use larder_objects::streams::{Catalogue, Stream, Unfinished};
 use serde::Serialize;
 
-use super::uuid;
-use crate::command::Outcome;
-use crate::command::objects::{local, parse_address, store};
+use super::shown::uuid;
 use crate::global::Global;
+use crate::objects::{parse_address, store};
+use crate::outcome::Outcome;
 use crate::output::stdout;
+use crate::print::unsigned_local_time;
 use crate::print::{Cell, Name, write_json, write_table};
 use crate::units::Units;
 
@@ -88,7 +89,7 @@ impl List {
         let row = |stream: &Stream| {
             vec![
                 Cell::Left(stream.id.to_string()),
-                Cell::Left(local(stream.time)),
+                Cell::Left(unsigned_local_time(stream.time)),
                 Cell::Right(self.units.show(stream.len_bytes)),
                 Cell::Left(stream.name.to_string()),
                 Cell::Left(parent(&catalogue, stream)),
@@ -98,7 +99,7 @@ impl List {
         write_table(&mut out, &rows)?;
         for unfinished in &catalogue.unfinished {
             let Unfinished { id, name, time, .. } = unfinished;
-            writeln!(out, "{id} {} unfinished: {name}", local(*time))?;
+            writeln!(out, "{id} {} unfinished: {name}", unsigned_local_time(*time))?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -2,15 +2,13 @@
 
 mod list;
 mod prune;
+mod shown;
 mod verify;
 
 use clap::Subcommand;
-use larder_objects::streams::{Catalogue, Stream};
-use serde::Serialize;
 
-use super::Outcome;
 use crate::global::Global;
-use crate::print::Name;
+use crate::outcome::Outcome;
 
 /// Look after the streams that larder send --to has sent to a URL
 ///
@@ -31,36 +29,4 @@ impl Streams {
             Self::Verify(command) => command.run(global),
         }
     }
-}
-
-/// A stream as JSON names it.
-#[derive(Serialize)]
-struct Named {
-    id: String,
-    name: Name,
-}
-
-impl Named {
-    fn of(stream: &Stream) -> Self {
-        let name = Name::of_bytes(stream.name.as_bytes());
-        Self { id: stream.id.to_string(), name }
-    }
-}
-
-/// A stream as text names it.
-fn shown(stream: &Stream) -> String {
-    format!("{} ({})", stream.name, stream.id)
-}
-
-fn uuid(bytes: [u8; 16]) -> String {
-    larder::Uuid::from_bytes(bytes).to_string()
-}
-
-/// What is wrong with a stream that needs snapshots of which there is no stream.
-fn gaps(catalogue: &Catalogue, stream: &Stream) -> Vec<String> {
-    let missing = catalogue.gaps(stream).map(|origin| {
-        let uuid = uuid(origin.uuid);
-        format!("it builds on the snapshot {uuid}, of which there is no stream here")
-    });
-    missing.collect()
 }

@@ -4,14 +4,14 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use larder_objects::Address;
 use larder_objects::streams::{Catalogue, Pruning, prune};
+use larder_objects::{Address, parse_seconds};
 use serde::Serialize;
 
-use super::{Named, shown};
-use crate::command::Outcome;
-use crate::command::objects::{parse_address, parse_time, store};
+use super::shown::{Named, shown};
 use crate::global::Global;
+use crate::objects::{parse_address, store};
+use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::print::write_json;
 use crate::progress::Progress;
@@ -36,7 +36,7 @@ pub struct Prune {
     #[arg(long, requires = "streams")]
     dependents: bool,
     /// Delete the parts of interrupted sends so long after the last attempt
-    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = parse_seconds)]
     delete_after: u64,
     /// Where the streams are
     #[arg(value_name = "URL", value_parser = parse_address)]

@@ -7,10 +7,10 @@ use larder_objects::Address;
 use larder_objects::streams::{Catalogue, Pace, verify};
 use serde::Serialize;
 
-use super::{Named, gaps, shown};
-use crate::command::objects::{parse_address, store};
-use crate::command::{Outcome, exit_code};
+use super::shown::{Named, gaps, shown};
 use crate::global::Global;
+use crate::objects::{parse_address, store};
+use crate::outcome::{Outcome, exit_code};
 use crate::output::stdout;
 use crate::print::write_json;
 use crate::progress::Progress;

@@ -9,9 +9,9 @@ use clap::Args;
 use larder_copy::new_inode;
 
 use super::mounted::ParentAndName;
-use crate::command::{Outcome, exit_code};
 use crate::global::Global;
-use crate::message;
+use crate::message::message;
+use crate::outcome::{Outcome, exit_code};
 use crate::output::stdout;
 use crate::source::PathSource;
 use crate::target::parent_of;

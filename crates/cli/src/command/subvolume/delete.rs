@@ -11,10 +11,10 @@ use clap::Args;
 use larder::Filesystem;
 
 use super::mounted::{ParentAndName, expect_subvolume};
-use crate::command::{Outcome, exit_code};
 use crate::global::Global;
-use crate::message;
+use crate::message::message;
 use crate::operand::parse_number;
+use crate::outcome::{Outcome, exit_code};
 use crate::output::stdout;
 use crate::source::Source;
 use crate::target::below;

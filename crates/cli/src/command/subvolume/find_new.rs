@@ -11,10 +11,10 @@ use larder::{ItemType, Key, Overview};
 use larder_format::item::FileExtent;
 use serde::Serialize;
 
-use super::subvolume_in;
-use crate::command::Outcome;
+use super::found::subvolume_in;
 use crate::global::{Format, Global};
 use crate::operand::parse_number;
+use crate::outcome::Outcome;
 use crate::output::{stdout, write_name};
 use crate::print::{JsonList, Name};
 use crate::source::Source;

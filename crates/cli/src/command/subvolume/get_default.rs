@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::object::Object;
-use crate::command::Outcome;
 use crate::global::Global;
+use crate::outcome::Outcome;
 use crate::output::{stdout, write_name};
 use crate::print::write_json;
 use crate::source::Source;

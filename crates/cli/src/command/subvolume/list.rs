@@ -10,12 +10,11 @@ use std::str::FromStr;
 use clap::Args;
 use larder::{Overview, SubvolumeInfo};
 
-use super::object::Object;
-use super::uuid_or_dash;
-use crate::command::Outcome;
+use super::object::{Object, uuid_or_dash};
 use crate::global::Global;
-use crate::message;
+use crate::message::message;
 use crate::operand::parse_number;
+use crate::outcome::Outcome;
 use crate::output::{stdout, write_name};
 use crate::print::{local_time, write_json};
 use crate::source::Source;

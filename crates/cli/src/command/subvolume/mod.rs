@@ -3,6 +3,7 @@
 mod create;
 mod delete;
 mod find_new;
+mod found;
 mod get_default;
 mod list;
 mod mounted;
@@ -13,17 +14,11 @@ mod show;
 mod snapshot;
 mod sync;
 
-use std::ffi::OsStr;
-
 use anyhow::Context;
 use clap::Subcommand;
-use larder::{MountedFilesystem, Overview};
 
-use self::mounted::subvolume_at;
-use super::Outcome;
 use crate::global::Global;
-use crate::source::{Source, on_image};
-use crate::target::Target;
+use crate::outcome::Outcome;
 
 /// Subvolumes and snapshots
 #[derive(Debug, Subcommand)]
@@ -62,22 +57,4 @@ impl Subvolume {
             Self::Sync(command) => command.run(),
         }
     }
-}
-
-/// The file system of `text`, and the id of the subvolume there.
-fn subvolume_in(source: &Source, text: &OsStr) -> anyhow::Result<(Box<dyn Overview>, u64)> {
-    if let Some(path) = source.mounted_path(text)? {
-        let id = subvolume_at(path)?;
-        return Ok((Box::new(MountedFilesystem::open(path)?), id));
-    }
-    let target = Target::parse(text);
-    let filesystem = source.open(&target.image)?;
-    let subvolume = filesystem.subvolume(target.path_os());
-    let id = subvolume.with_context(|| on_image(&target.image))?.id();
-    Ok((Box::new(filesystem), id))
-}
-
-/// A uuid, or `-` for none.
-fn uuid_or_dash(uuid: larder::Uuid) -> String {
-    if uuid.is_nil() { "-".into() } else { uuid.to_string() }
 }

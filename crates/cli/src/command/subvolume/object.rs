@@ -51,3 +51,8 @@ pub fn time(time: Timestamp) -> Option<String> {
 fn uuid(uuid: Uuid) -> Option<String> {
     (!uuid.is_nil()).then(|| uuid.to_string())
 }
+
+/// A uuid, or `-` for none.
+pub fn uuid_or_dash(uuid: Uuid) -> String {
+    if uuid.is_nil() { "-".into() } else { uuid.to_string() }
+}

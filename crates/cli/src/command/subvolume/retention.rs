@@ -5,8 +5,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail};
 use jiff::civil::DateTime;
-
-use crate::command::objects::parse_time;
+use larder_objects::parse_seconds;
 
 /// How a name says its time, after the prefix.
 const STAMP: &str = "%Y%m%dT%H%M%S";
@@ -63,7 +62,7 @@ impl FromStr for Retention {
             let (name, value) =
                 word.split_once('=').with_context(|| format!("'{word}': daily=7, for example"))?;
             if name == "all" {
-                let seconds = parse_time(value).map_err(anyhow::Error::msg);
+                let seconds = parse_seconds(value).map_err(anyhow::Error::msg);
                 retention.all_seconds = seconds.with_context(|| format!("'{word}'"))?;
             } else if let Some(period) = Period::named(name) {
                 let count = value.parse().with_context(|| format!("'{word}'"))?;

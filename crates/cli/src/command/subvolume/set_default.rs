@@ -8,8 +8,8 @@ use anyhow::Context;
 use clap::Args;
 
 use super::mounted;
-use crate::command::Outcome;
 use crate::operand::parse_number;
+use crate::outcome::Outcome;
 use crate::source::{PathSource, Writing};
 
 /// Choose the subvolume that a mount shows by default

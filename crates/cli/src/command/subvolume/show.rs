@@ -11,12 +11,12 @@ use clap::Args;
 use larder::{Overview, QuotaGroup, SubvolumeInfo, Timestamp, Uuid};
 use serde::Serialize;
 
-use super::object::{Object, time};
-use super::{subvolume_in, uuid_or_dash};
-use crate::command::Outcome;
+use super::found::subvolume_in;
+use super::object::{Object, time, uuid_or_dash};
 use crate::global::Global;
 use crate::operand::parse_number;
 use crate::operand::parse_uuid;
+use crate::outcome::Outcome;
 use crate::output::{stdout, write_name};
 use crate::print::{Name, local_time_with_zone, write_json};
 use crate::source::Source;

@@ -13,9 +13,9 @@ use larder::SnapshotKind;
 
 use super::mounted::{ParentAndName, expect_subvolume};
 use super::retention::{Retention, name_at, time_in};
-use crate::command::{Outcome, exit_code};
 use crate::global::Global;
-use crate::message;
+use crate::message::message;
+use crate::outcome::{Outcome, exit_code};
 use crate::output::stdout;
 use crate::source::{PathSource, on_image};
 use crate::target::Target;

@@ -11,8 +11,8 @@ use anyhow::Context;
 use clap::Args;
 use larder::{MountedFilesystem, Overview};
 
-use crate::command::Outcome;
 use crate::operand::parse_number;
+use crate::outcome::Outcome;
 use crate::output::stdout;
 
 /// Wait until deleted subvolumes are gone from a mounted file system

@@ -18,7 +18,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use self::server::{MountServer, News};
-use super::Outcome;
+use crate::outcome::Outcome;
 
 /// Unmount what larder mounted, and wait until all of it is on the devices
 ///

@@ -24,6 +24,7 @@ use std::time::Duration;
 use larder::commands::{Change, Changes, Command, LocalChanges, Original};
 use larder::{CommandError, CommandProblem, Directory, FileType, Inode};
 use larder_ioctl::channel::{Kind, ReceiveNews, ReceiveReply, Token, frame};
+use larder_platform::errno::in_words;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
@@ -70,7 +71,7 @@ pub(super) fn change(
             &format!("map-users and map-groups of the mount have no ids to store for {ids}"),
         )
     })?;
-    let client = socket.try_clone().map_err(|error| refuse(Errno::AGAIN, &error.to_string()))?;
+    let client = socket.try_clone().map_err(|error| refuse(Errno::AGAIN, &in_words(&error)))?;
     let changes = Changes::below(directory.clone(), owner);
     let changes = changes.while_it(move || !has_hung_up(&client));
     let tree = Tree { server, caller, base: directory, originals: Reach::new(caller), changes };
@@ -94,7 +95,7 @@ pub(super) fn change(
         let mut stream_bytes = 0;
         let read = match input::ahead(scope, socket) {
             Ok(frames) => changing.read(&frames, &mut stream_bytes, &write_back),
-            Err(error) => Err(refuse(Errno::AGAIN, &error.to_string())),
+            Err(error) => Err(refuse(Errno::AGAIN, &in_words(&error))),
         };
         if read.is_ok() {
             mem::forget(rest);
@@ -204,10 +205,10 @@ impl Changing<'_> {
                     self.tree.add_originals(token)?;
                     continue;
                 }
-                Err(error) => return Err(refuse(Errno::INVAL, &error.to_string())),
+                Err(error) => return Err(refuse(Errno::INVAL, &in_words(&error))),
             };
             for change in LocalChanges::new(&frame, *stream_bytes) {
-                let change = change.map_err(|error| refuse(Errno::INVAL, &error.to_string()))?;
+                let change = change.map_err(|error| refuse(Errno::INVAL, &in_words(&error)))?;
                 if let Some(Command::Write { data, .. }) = change.command() {
                     self.unwritten_bytes += data.len();
                 }
@@ -304,9 +305,10 @@ impl Changing<'_> {
 
     fn refuse(&mut self, change: &Change<'_>, errno: Errno) -> io::Result<()> {
         let path = change.path();
-        let (shown, error) = (String::from_utf8_lossy(path), io::Error::from(errno));
-        let message = format!("{} {shown}: {error}", change.name());
-        self.report(change.name(), path, &message)
+        let (shown, error) = (String::from_utf8_lossy(path), in_words(&errno));
+        let action = change.action();
+        let message = format!("{action} {shown}: {error}");
+        self.report(action.makes_name(), path, &message)
     }
 
     /// Checks that the caller may do that, and opens inodes that lose names. Returns the inode that
@@ -480,16 +482,15 @@ impl Changing<'_> {
     }
 
     fn fail(&mut self, error: &CommandError) -> io::Result<()> {
-        self.report(error.command, &error.path, &error.to_string())
+        self.report(error.action.makes_name(), &error.path, &error.to_string())
     }
 
-    /// Tells the client that the command about `path` failed, unless that follows from another
-    /// failure.
-    pub(super) fn report(&mut self, command: &str, path: &[u8], message: &str) -> io::Result<()> {
+    /// Tells the client that a change of `path` failed, unless that follows from another failure.
+    /// The change `makes` the inode, or finds it.
+    pub(super) fn report(&mut self, makes: bool, path: &[u8], message: &str) -> io::Result<()> {
         if self.failed.as_ref().is_some_and(|failed| failed.explains(path)) {
             return Ok(());
         }
-        let makes = command.starts_with("mk") || command.ends_with("link") && command != "unlink";
         self.failed = Some(Failed { path: path.to_vec(), makes });
         frame::write(self.socket, Kind::Event, &ReceiveNews::Failed(message.as_bytes()).body())
     }

@@ -19,6 +19,7 @@ use std::{io, mem};
 
 use larder::{Directory, Entry, FileType, Inode};
 use larder_ioctl::channel::{Kind, ReceiveNews, frame};
+use larder_platform::errno::in_words;
 use rustix::io::Errno;
 
 use super::changes::{Changing, MOST_UNTOLD, Untold};
@@ -259,7 +260,7 @@ impl Removal<'_, '_> {
 
     fn report(&mut self, path: &[u8], errno: Errno) -> io::Result<()> {
         let shown = String::from_utf8_lossy(path);
-        self.changing.report("rm", path, &format!("rm {shown}: {}", io::Error::from(errno)))
+        self.changing.report(false, path, &format!("rm {shown}: {}", in_words(&errno)))
     }
 
     /// The path of `name` in the innermost directory.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use larder::device::Device;
 use larder_ioctl::channel::{DeviceRange, Kind, StateCall, StateDevice, frame};
+use larder_platform::errno::in_words;
 use rustix::io::Errno;
 
 use super::changes::gone;
@@ -32,7 +33,7 @@ pub(super) fn keep(
         return Err(refuse(Errno::STALE, reason));
     }
     served.map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidData => refuse(Errno::INVAL, &error.to_string()),
+        io::ErrorKind::InvalidData => refuse(Errno::INVAL, &in_words(&error)),
         _ => gone(),
     })?;
     Ok(Vec::new())

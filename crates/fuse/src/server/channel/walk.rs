@@ -18,6 +18,7 @@ use std::path::PathBuf;
 
 use larder::{Directory, Entry, File, FileType, Inode, ListedEntry, ListedInode, Metadata};
 use larder_ioctl::channel::{Attributes, Kind, Record, WalkRequest, Wants, frame};
+use larder_platform::errno::in_words;
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
@@ -327,7 +328,7 @@ impl Walk<'_> {
         if !name.is_empty() {
             self.extend(name);
         }
-        let reason = io::Error::from(errno).to_string();
+        let reason = in_words(&errno);
         let record = Record::Failed { path: &self.path, reason: reason.as_bytes() };
         let added = self.out.add(&record);
         self.path.truncate(path_len);

@@ -11,7 +11,7 @@ use super::names::Names;
 use super::new::NewNode;
 use crate::receive::error::{CommandError, CommandProblem};
 use crate::receive::target::Origin;
-use crate::wire::{COPY_NAME, Command, Original};
+use crate::wire::{Action, Command, Original};
 
 /// Applies commands to one tree.
 #[derive(Debug)]
@@ -102,8 +102,8 @@ impl Applier {
         if on.is_some() || !self.absorb_copy(path, original) {
             self.apply_all_deferred();
             let copied = self.check_finds(path, on).and_then(|()| self.copy(path, original));
-            let (command, failed) = (COPY_NAME, copied.err());
-            let error = |problem| CommandError { command, path: path.to_vec(), problem };
+            let (action, failed) = (Action::Copy, copied.err());
+            let error = |problem| CommandError { action, path: path.to_vec(), problem };
             self.errors.extend(failed.map(error));
         }
         self.next_error()

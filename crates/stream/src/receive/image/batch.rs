@@ -21,7 +21,7 @@ use larder_platform::OsStrExt;
 use super::attributes::{attributes_of, merged};
 use super::names::{InodeByPath, Names};
 use crate::receive::error::{CommandError, CommandProblem};
-use crate::wire::{Command, Original};
+use crate::wire::{Action, Command, CommandKind, Original};
 
 /// Larger data is not worth copying or passing to another thread.
 const MOST_DATA_BYTES: usize = 16 << 10;
@@ -46,8 +46,8 @@ pub(super) struct Batch {
 struct Change {
     /// Its index in the batch.
     number: usize,
-    /// The name of its command.
-    command: &'static str,
+    /// Its command.
+    command: CommandKind,
     /// The inode that it is for, if that is known.
     on: Option<Original>,
     what: What,
@@ -104,7 +104,7 @@ impl Batch {
         };
         self.bytes += path.len() + what.len_bytes();
         self.changes += 1;
-        let change = Change { number: self.changes, command: command.name(), on, what };
+        let change = Change { number: self.changes, command: command.kind(), on, what };
         self.paths[at].changes.push(change);
         true
     }
@@ -285,8 +285,8 @@ impl Change {
     }
 
     fn failed(&self, path: &[u8], problem: impl Into<CommandProblem>) -> Failed {
-        let (command, path) = (self.command, path.to_vec());
-        (self.number, CommandError { command, path, problem: problem.into() })
+        let (action, path) = (Action::Command(self.command), path.to_vec());
+        (self.number, CommandError { action, path, problem: problem.into() })
     }
 }
 

@@ -40,8 +40,8 @@ impl Changes {
     /// alone.
     pub fn apply(&mut self, change: &Change<'_>, on: Option<Original>) -> Result<(), CommandError> {
         let failed = |problem| {
-            let (command, path) = (change.name(), change.path().to_vec());
-            CommandError { command, path, problem }
+            let (action, path) = (change.action(), change.path().to_vec());
+            CommandError { action, path, problem }
         };
         match *change {
             Change::On { inode, .. } if on.is_some_and(|on| on != inode) => {

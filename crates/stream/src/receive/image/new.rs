@@ -16,7 +16,7 @@ use super::names::Names;
 use super::original::{self, copy_content};
 use crate::receive::error::{CommandError, CommandProblem};
 use crate::receive::node::MadeNode;
-use crate::wire::{Command, Original};
+use crate::wire::{Action, Command, CommandKind, Original};
 
 /// Most extended attributes to gather, and most bytes of them.
 const MOST_XATTRS: usize = 16;
@@ -36,7 +36,7 @@ const CAPABILITY: &[u8] = b"security.capability";
 /// An inode to create.
 #[derive(Debug)]
 pub(super) struct NewNode {
-    command: &'static str,
+    command: CommandKind,
     /// Its path.
     path: Vec<u8>,
     /// Its first path, if it was moved since.
@@ -60,7 +60,7 @@ impl NewNode {
         let Some(made) = MadeNode::of(command)? else { return Ok(None) };
         let mode = type_bits(made.file_type) | made.permissions;
         Ok(Some(Self {
-            command: command.name(),
+            command: command.kind(),
             path: made.path.to_vec(),
             made_at: None,
             file_type: made.file_type,
@@ -166,8 +166,8 @@ impl NewNode {
     ) -> Result<(), CommandError> {
         let path = mem::take(&mut self.path);
         let made = self.make_all(names, &path, goes_on);
-        let command = self.command;
-        made.map_err(|error| CommandError { command, path, problem: error.into() })
+        let action = Action::Command(self.command);
+        made.map_err(|error| CommandError { action, path, problem: error.into() })
     }
 
     fn make_all(

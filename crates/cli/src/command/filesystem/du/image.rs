@@ -7,7 +7,7 @@ use std::rc::Rc;
 use larder::accounting::SharedExtents;
 use larder::{Extent, ExtentKind, FileType, Filesystem, Inode, SpaceKind, UsedExtent};
 
-use super::{Summable, Used};
+use super::summable::{Summable, Used};
 use crate::accounted::Accounted;
 use crate::interrupt;
 

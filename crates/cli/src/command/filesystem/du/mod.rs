@@ -2,6 +2,7 @@
 
 mod image;
 mod mounted;
+mod summable;
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -17,11 +18,11 @@ use larder::accounting::RangeUnion;
 
 use self::image::Unmounted;
 use self::mounted::Mounted;
-
-use crate::command::{Outcome, exit_code};
+use self::summable::Summable;
 use crate::global::{Format, Global};
 use crate::interrupt;
-use crate::message;
+use crate::message::{is_broken_pipe, message};
+use crate::outcome::{Outcome, exit_code};
 use crate::output::{Stdout, stdout, write_name};
 use crate::print::{Fields, JsonList};
 use crate::source::{Source, on_image};
@@ -52,26 +53,6 @@ pub struct Du {
     /// that is mounted
     #[arg(required = true, value_name = "IMAGE:/PATH or PATH")]
     paths: Vec<OsString>,
-}
-
-/// An inode, and how to go on from it.
-trait Summable: Sized {
-    /// What identifies it.
-    fn id(&self) -> (u64, u64);
-    fn is_directory(&self) -> bool;
-    fn is_file(&self) -> bool;
-    fn has_several_names(&self) -> bool;
-    /// The names in a directory with their nodes, without those that are not in the file system.
-    fn children(&self) -> anyhow::Result<Vec<(OsString, anyhow::Result<Self>)>>;
-    /// Gives `add` each extent of a file that has space of its own.
-    fn extents(&self, add: &mut dyn FnMut(Used) -> larder::Result<()>) -> anyhow::Result<()>;
-}
-
-/// An extent of a file that has space of its own.
-struct Used {
-    address: u64,
-    len_bytes: u64,
-    is_shared: bool,
 }
 
 /// Bytes of a file, or of all below a directory.
@@ -154,7 +135,7 @@ impl Report<'_> {
     fn note_failure(&mut self, result: anyhow::Result<()>) -> anyhow::Result<()> {
         let Err(error) = result else { return Ok(()) };
         interrupt::check()?;
-        if crate::is_broken_pipe(&error) {
+        if is_broken_pipe(&error) {
             return Err(error);
         }
         self.failures += 1;

@@ -13,7 +13,7 @@ use larder_ioctl::abi;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::{Summable, Used};
+use super::summable::{Summable, Used};
 
 /// The number of the inode that a name of a subvolume has in a snapshot
 /// (`BTRFS_EMPTY_SUBVOL_DIR_OBJECTID`), which answers no requests.

@@ -12,8 +12,8 @@ use larder::{
 };
 use larder_objects::streams::{Name, Origin, StreamId};
 
+use super::destination::{AtName, Destination, Observe, origins};
 use super::note::{NOTE, Note};
-use super::{AtName, Destination, Observe, origins};
 use crate::command::receive::trimmed;
 use crate::source::{Writing, on_image};
 use crate::target::Target;

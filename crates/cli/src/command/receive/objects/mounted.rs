@@ -14,8 +14,8 @@ use larder::{
 };
 use larder_objects::streams::{Name, Origin, StreamId};
 
+use super::destination::{AtName, Destination, Observe, origins};
 use super::note::{NOTE, Note};
-use super::{AtName, Destination, Observe, origins};
 
 pub(super) struct Mounted {
     directory: PathBuf,

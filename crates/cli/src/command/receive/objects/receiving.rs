@@ -8,12 +8,13 @@ use anyhow::{Context, bail};
 use larder::{ReceiveCheckpoints, ReceiveEvent, ReceiveOptions, stream_prologue};
 use larder_objects::Store;
 use larder_objects::streams::{Download, Name, Pace, Stream, StreamId};
+use larder_platform::errno::in_words;
+use larder_stream::Detail;
 
+use super::destination::{AtName, Destination};
 use super::note::Note;
-use super::{AtName, Destination};
 use crate::command::receive::{Watch, shown};
-use crate::reason::in_words;
-use crate::told::{Detail, Told};
+use crate::told::Told;
 use crate::units::Units;
 
 /// Receives streams of a store in a directory.
@@ -175,7 +176,7 @@ impl Receiving {
                 let (shown, id) = (destination.shown(&stream.name), stream.id);
                 Err(format!("{shown}: the stream {id} is not of this snapshot but of {other}"))
             }
-            (Err(error), None) => Err(in_words(&error.to_string())),
+            (Err(error), None) => Err(in_words(&error)),
         }
     }
 }

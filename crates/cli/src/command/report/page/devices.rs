@@ -1,7 +1,6 @@
 //! Devices, and where block groups lie on them.
 
-use super::MOST_ROWS;
-use super::html::{Cell, Html, count, escape, size};
+use super::html::{Cell, Html, MOST_ROWS, count, escape, size};
 use crate::command::report::document::{Device, Document};
 
 /// Most rectangles in the picture of a device.

@@ -2,8 +2,7 @@
 
 use larder_check::{AffectedFile, Finding, KindFindings};
 
-use super::MOST_ROWS;
-use super::html::{Cell, Html, count};
+use super::html::{Cell, Html, MOST_ROWS, count};
 use crate::command::report::document::{Device, Document, Errors};
 
 pub fn section(html: &mut Html, document: &Document) {

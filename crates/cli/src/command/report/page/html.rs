@@ -4,6 +4,9 @@ use std::fmt::Write;
 
 use crate::units::Units;
 
+/// Most rows of a table. What is left out is said, and JSON has it.
+pub const MOST_ROWS: usize = 500;
+
 /// A page that is being written.
 #[derive(Default)]
 pub struct Html(String);

@@ -11,14 +11,11 @@ mod places;
 
 use std::fmt::Write;
 
-use self::html::{Cell, Html, count, escape, size};
+use self::html::{Cell, Html, MOST_ROWS, count, escape, size};
 use super::document::{Compression, Device, Document, Subvolume};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
-
-/// Most rows of a table. What is left out is said, and JSON has it.
-const MOST_ROWS: usize = 500;
 
 /// The whole page.
 pub fn page(document: &Document) -> String {

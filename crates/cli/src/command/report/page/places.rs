@@ -1,7 +1,6 @@
 //! The map of places: rectangles that a script lays out, and the same as a table.
 
-use super::MOST_ROWS;
-use super::html::{Cell, Html};
+use super::html::{Cell, Html, MOST_ROWS};
 use crate::command::report::document::{Document, PlaceFields};
 
 pub fn section(html: &mut Html, document: &Document) {

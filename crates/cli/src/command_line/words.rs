@@ -77,6 +77,7 @@ fn collect(command: &Command, names: &mut BTreeSet<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command_line::command;
     use crate::program::Program;
 
     fn words(line: &str) -> Vec<OsString> {
@@ -100,7 +101,7 @@ mod tests {
 
     #[test]
     fn all_options_before_the_command_that_take_a_value_are_known() {
-        let command = Program::Larder.command();
+        let command = command(Program::Larder);
         let takes_value =
             |arg: &&clap::Arg| arg.get_action().takes_values() && arg.get_long().is_some();
         let long = command.get_arguments().filter(takes_value).filter_map(clap::Arg::get_long);
@@ -110,7 +111,7 @@ mod tests {
 
     #[test]
     fn every_synonym_is_no_command_and_stands_for_one() {
-        let command = Program::Larder.command();
+        let command = command(Program::Larder);
         for (word, meant) in SYNONYMS {
             assert!(command.get_subcommands().all(|below| below.get_name() != word), "{word}");
             let found = meant.iter().try_fold(&command, |at, name| at.find_subcommand(name));
@@ -121,7 +122,7 @@ mod tests {
     #[test]
     fn only_commands_that_help_shows_are_proposed() {
         let proposed = |line: &str| {
-            let command = Program::Larder.command();
+            let command = command(Program::Larder);
             let error = command.clone().try_get_matches_from(words(line)).unwrap_err();
             without_hidden(error, &command).to_string()
         };

@@ -7,10 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::outcome::OPERATION_FAILED;
 use crate::output::stdout;
-
-/// The exit code of fsck(8) for an operation that failed.
-const OPERATION_FAILED: u8 = 8;
 
 /// `fsck.btrfs [-aApy] DEVICE`: without an option that forbids questions it names the command that
 /// checks.
