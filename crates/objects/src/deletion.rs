@@ -100,7 +100,7 @@ pub fn delete(
 fn end(
     store: &dyn Store,
     found: &Manifest,
-    right: Right,
+    right: Right<'_>,
 ) -> Result<(Manifest, Claim), ObjectsError> {
     let claim = Claim::take(&found.uuid).map_err(|error| ObjectsError::Address {
         text: store.name().to_owned(),

@@ -21,6 +21,7 @@ use crate::garbage::{self, Collected};
 use crate::head::{self, Follows, Stored, read_manifest};
 use crate::hold;
 use crate::id::ObjectId;
+use crate::journal::{Kept, check_none_is_left};
 use crate::manifest::{self, Manifest, Mark, Writer as Writing};
 use crate::options::Options;
 use crate::past::Past;
@@ -50,12 +51,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// What an opening for writing may end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Right {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Right<'a> {
     /// The writing of another machine.
     ToAny,
     /// Nothing.
     ToClosed,
+    /// The writing of another machine, if what the journal has can follow that.
+    Continuing(&'a Kept),
 }
 
 /// A device whose content lies in objects.
@@ -229,10 +232,10 @@ impl ObjectDevice {
         Self::open_by(store, options, Right::ToAny)
     }
 
-    fn open_by(
+    pub(crate) fn open_by(
         store: Arc<dyn Store>,
         options: &Options,
-        right: Right,
+        right: Right<'_>,
     ) -> Result<Self, ObjectsError> {
         let (mut manifest, _) = read_manifest(&*store)?;
         // A writer closes the device a moment before it ends.
@@ -291,16 +294,23 @@ impl ObjectDevice {
         Self::open_with(store, options, None, Right::ToAny)
     }
 
-    fn open_with(
+    pub(crate) fn open_with(
         store: Arc<dyn Store>,
         options: &Options,
         claim: Option<Claim>,
-        right: Right,
+        right: Right<'_>,
     ) -> Result<Self, ObjectsError> {
         let requests = Arc::new(Counting::new(store));
         let store: Arc<dyn Store> = Arc::clone(&requests) as _;
         let clock = probe::conditions(&*store)?;
-        let (manifest, stored) = take_over(&*store, &this_process(clock.now()), right)?;
+        let mut process = this_process(clock.now());
+        if let Right::Continuing(kept) = right {
+            let (before, _) = read_manifest(&*store)?;
+            kept.check(&*store, &before)?;
+            kept.claim(&process.nonce, &before.writer)?;
+            kept.name().clone_into(&mut process.journal);
+        }
+        let (manifest, stored) = take_over(&*store, &process, right)?;
         let store = with_bases(store, &manifest);
         let seen = Seen::compared(options, &*store, &manifest);
         let opened = manifest.state();
@@ -329,6 +339,23 @@ impl ObjectDevice {
             requests,
             seen,
         })
+    }
+
+    /// The number of its state.
+    pub(crate) fn state_number(&self) -> u64 {
+        self.writer.as_ref().map_or(self.opened.1.number, |it| it.facts().state.number)
+    }
+
+    /// Says in the store that the writer has no journal any more.
+    pub(crate) fn give_up_journal(&self) -> Result<(), ObjectsError> {
+        self.writing()?.change(|manifest| manifest.writer.journal.clear())
+    }
+
+    /// Repeats each request for so long only: another disk has what was flushed.
+    pub(crate) fn have_patience_for(&self, time: Duration) {
+        if let Some(writer) = &self.writer {
+            writer.have_patience_for(time);
+        }
     }
 
     /// The requests so far.
@@ -557,6 +584,7 @@ pub(crate) fn this_process(now: u64) -> Writing {
         nonce: uuid::Uuid::new_v4().into_bytes(),
         host: if host.is_empty() { "an unknown machine" } else { host }.to_owned(),
         pid: std::process::id(),
+        journal: String::new(),
         since: now,
         is_done: false,
     }
@@ -567,14 +595,18 @@ pub(crate) fn this_process(now: u64) -> Writing {
 pub(crate) fn take_over(
     store: &dyn Store,
     writer: &Writing,
-    right: Right,
+    right: Right<'_>,
 ) -> Result<(Manifest, Stored), ObjectsError> {
     for attempt in 0.. {
         let (mut manifest, stored) = read_manifest(store)?;
         let before = manifest.writer.clone();
-        if right == Right::ToClosed && !before.is_done {
+        if matches!(right, Right::ToClosed) && !before.is_done {
             let (store, by) = (store.name().to_owned(), before.to_string());
             return Err(ObjectsError::NotClosed { store, by });
+        }
+        match right {
+            Right::Continuing(kept) if kept.is_dirty() => kept.check(store, &manifest)?,
+            _ => check_none_is_left(store, &manifest, &writer.host)?,
         }
         if !before.is_done {
             let follows = head::end(store, &mut manifest, &writer.to_string())?;
@@ -595,7 +627,8 @@ pub(crate) fn take_over(
             Err(error) if error.problem == Problem::Condition && attempt < MOST_ATTEMPTS => {}
             Err(error) => return Err(error.into()),
             Ok(stored) => {
-                if !before.is_done {
+                let is_continued = matches!(right, Right::Continuing(kept) if kept.is_dirty());
+                if !before.is_done && !is_continued {
                     tracing::warn!(
                         "{}: {before} had it open for writing; what it has not flushed is lost, and \
                          it can write no more",

@@ -26,12 +26,25 @@ pub struct Facts {
     pub outage_time: Duration,
     /// How old the oldest write to a device is that its store lacks.
     pub undurable: Option<Duration>,
+    /// The journal of the device that was opened for writing last, if it has one.
+    pub journal: Option<JournalFacts>,
     /// The device that was opened for writing last.
     pub writing: Option<Writing>,
     /// The state that a device shows which was opened for reading last.
     pub reading: Option<State>,
     /// Whether a lease holds on what is read.
     pub has_lease: bool,
+}
+
+/// A journal on a disk of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalFacts {
+    /// How much it has that the store may lack, in bytes.
+    pub bytes: u64,
+    /// When the oldest write of that was made.
+    pub since: Option<Instant>,
+    /// Its disk failed, and flushes wait for the store.
+    pub is_given_up: bool,
 }
 
 /// A device that is open for writing.
@@ -51,6 +64,7 @@ static FETCHED_BYTES: AtomicU64 = AtomicU64::new(0);
 static OUTAGES: Mutex<Outages> = Mutex::new(Outages { ended: 0, time: Duration::ZERO, now: None });
 static UNDURABLE: Mutex<Undurable> =
     Mutex::new(Undurable { written: None, flushing: BTreeMap::new(), flushes: 0 });
+static JOURNAL: Mutex<Option<JournalFacts>> = Mutex::new(None);
 static WRITING: Mutex<Option<Writing>> = Mutex::new(None);
 
 static READING: Mutex<Option<State>> = Mutex::new(None);
@@ -69,6 +83,9 @@ struct Outages {
 pub fn facts_of_this_process() -> Facts {
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let outages = OUTAGES.lock();
+    let journal = *JOURNAL.lock();
+    let in_journal = journal.and_then(|journal| journal.since);
+    let undurable = UNDURABLE.lock().oldest().into_iter().chain(in_journal).min();
     let lasting = outages.now.map(|(_, since)| since.elapsed());
     Facts {
         requests: requests_of_this_process(),
@@ -77,7 +94,8 @@ pub fn facts_of_this_process() -> Facts {
         fetched_bytes: count(&FETCHED_BYTES),
         outages: outages.ended + u64::from(lasting.is_some()),
         outage_time: outages.time + lasting.unwrap_or_default(),
-        undurable: UNDURABLE.lock().oldest().map(|since| since.elapsed()),
+        undurable: undurable.map(|since| since.elapsed()),
+        journal,
         writing: *WRITING.lock(),
         reading: *READING.lock(),
         has_lease: LEASED_UNTIL.lock().is_some_and(|until| larder_platform::uptime() < until),
@@ -128,6 +146,11 @@ pub(crate) fn flushing<T, E>(flush: impl FnOnce() -> Result<T, E>) -> Result<T, 
     let result = flush();
     UNDURABLE.lock().end(number, result.is_ok());
     result
+}
+
+/// What a journal has, if there is one.
+pub(crate) fn note_journal(journal: Option<JournalFacts>) {
+    *JOURNAL.lock() = journal;
 }
 
 /// A device has this state now.

@@ -27,6 +27,7 @@
 //! - [`Keys`]: the keys that open what is encrypted.
 //! - [`Address`]: a URL, and which state is meant.
 //! - [`ObjectDevice`]: the device. [`info`], [`verify`].
+//! - [`JournaledDevice`]: the same with a journal on a disk of this machine.
 //! - [`Policy`]: which [`State`]s are kept.
 //! - [`facts_of_this_process`]: for whoever watches it.
 //! - [`streams`]: streams of snapshots in a store, whatever file systems they come from.
@@ -72,6 +73,7 @@ mod hex;
 mod hold;
 mod id;
 mod info;
+mod journal;
 mod keys;
 mod lease;
 mod manifest;
@@ -100,9 +102,10 @@ pub use clone::{Beside, clone};
 pub use deletion::{Deletion, deletable, delete};
 pub use device::ObjectDevice;
 pub use error::ObjectsError;
-pub use facts::{Facts, Writing, facts_of_this_process};
+pub use facts::{Facts, JournalFacts, Writing, facts_of_this_process};
 pub use garbage::Collected;
 pub use info::{Info, LeaseInfo, info};
+pub use journal::{JournalOptions, JournaledDevice, add_journal};
 pub use keys::{DataKey, KeySource, Keys, Slot};
 pub use options::Options;
 pub use quantity::{parse_seconds, parse_size};

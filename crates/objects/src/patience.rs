@@ -18,7 +18,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Patience {
     /// For ever, if there is none.
-    most: Option<Duration>,
+    most: Mutex<Option<Duration>>,
     /// When it ends, once nothing is lost by an error any more.
     end: Mutex<Option<Instant>>,
     waiting: Mutex<Waiting>,
@@ -34,7 +34,7 @@ struct Waiting {
 impl Patience {
     /// Repeats each request for up to `most`; for ever, if there is none.
     pub(crate) fn new(most: Option<Duration>) -> Self {
-        Self { most, end: Mutex::default(), waiting: Mutex::default() }
+        Self { most: Mutex::new(most), end: Mutex::default(), waiting: Mutex::default() }
     }
 
     /// Why requests wait, if any does.
@@ -47,10 +47,16 @@ impl Patience {
         *self.end.lock() = Some(Instant::now() + time);
     }
 
+    /// Repeats each request for up to `time`.
+    pub(crate) fn shorten(&self, time: Duration) {
+        let mut most = self.most.lock();
+        *most = most.into_iter().chain([time]).min();
+    }
+
     /// How long a request is still repeated that was made first at `began`. `None`: for ever.
     fn left(&self, began: Instant) -> Option<Duration> {
         let end = self.end.lock().map(|end| end.saturating_duration_since(Instant::now()));
-        let left = self.most.map(|most| most.saturating_sub(began.elapsed()));
+        let left = self.most.lock().map(|most| most.saturating_sub(began.elapsed()));
         end.into_iter().chain(left).min()
     }
 

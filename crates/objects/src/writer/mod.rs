@@ -233,6 +233,11 @@ impl Writer {
         }
     }
 
+    /// Repeats each request for so long only.
+    pub(crate) fn have_patience_for(&self, time: Duration) {
+        self.shared.patience.shorten(time);
+    }
+
     /// Makes a checkpoint if one finds what no kept state needs any more, and deletes what is due.
     pub(crate) fn tend(&self) -> Result<(), ObjectsError> {
         self.shared.check()?;

@@ -6,6 +6,7 @@ mod damage;
 mod encryption;
 mod histories;
 mod interleavings;
+mod journal;
 mod leases;
 mod lost_replies;
 mod refusals;

@@ -102,6 +102,13 @@ impl MemoryStore {
         Self { directory: Some((Directory::new(folder.path()), folder)), ..Self::default() }
     }
 
+    /// A store in memory with the same objects.
+    pub(crate) fn copy(&self) -> Self {
+        let Objects { objects, versions, now } = &*self.objects.lock().unwrap();
+        let (objects, versions, now) = (objects.clone(), *versions, *now);
+        Self { objects: Mutex::new(Objects { objects, versions, now }), directory: None }
+    }
+
     fn directory(&self) -> Option<&Directory> {
         self.directory.as_ref().map(|(directory, _)| directory)
     }
