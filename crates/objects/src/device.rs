@@ -4,11 +4,9 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use larder_device::{Device, DeviceError, Operation, Trouble, check_call};
-use larder_platform::uptime;
 
 use crate::StateName;
 use crate::ahead::Ahead;
@@ -32,6 +30,7 @@ use crate::seen::Seen;
 use crate::states::{Policy, State};
 use crate::store::{Based, Counting, Problem, Requests, Store, StoreError};
 use crate::tend::Tending;
+use crate::timer::Timer;
 use crate::writer::{self, Writer};
 
 /// Threads that fetch content which will be read soon.
@@ -129,7 +128,8 @@ impl ObjectDevice {
     ) -> Result<Self, ObjectsError> {
         let requests = Arc::new(Counting::new(store));
         let store: Arc<dyn Store> = Arc::clone(&requests) as _;
-        let mut since = uptime();
+        let timer = store.timer();
+        let mut since = timer.now();
         let mut manifest = head::read(&*store)?;
         let chosen = |manifest: &Manifest| match state {
             None => Ok(manifest.state()),
@@ -140,7 +140,7 @@ impl ObjectDevice {
         if let Some(reading) = reading.as_ref().filter(|_| Reading::is_urgent(&manifest)) {
             // What it needs may go between this moment and the lease.
             reading.hold_from(opened.number);
-            (since, manifest) = (uptime(), head::read(&*store)?);
+            (since, manifest) = (timer.now(), head::read(&*store)?);
             opened = chosen(&manifest)?;
         }
         let read = reading.map(|reading| reading.note(opened.number, &manifest, since));
@@ -182,7 +182,7 @@ impl ObjectDevice {
         if let Some(reading) = reading {
             reading.follow();
         }
-        let since = uptime();
+        let since = store.timer().now();
         let manifest = head::read(&*store)?;
         if manifest.uuid != self.uuid {
             return Err(ObjectsError::Replaced { store: self.name.clone() });
@@ -240,7 +240,8 @@ impl ObjectDevice {
         let (mut manifest, _) = read_manifest(&*store)?;
         // A writer closes the device a moment before it ends.
         let patience = if manifest.writer.is_done { PATIENCE } else { Duration::ZERO };
-        let asked = Instant::now();
+        let timer = store.timer();
+        let asked = timer.now();
         loop {
             let claim = Claim::take(&manifest.uuid).map_err(|error| ObjectsError::Address {
                 text: store.name().to_owned(),
@@ -249,10 +250,10 @@ impl ObjectDevice {
             if claim.is_some() {
                 return Self::open_with(store, options, claim, right);
             }
-            if asked.elapsed() >= patience {
+            if timer.elapsed(asked) >= patience {
                 break;
             }
-            thread::sleep(PAUSE);
+            timer.sleep(PAUSE);
         }
         if manifest.writer.is_done {
             // Another one may have come first.
@@ -344,6 +345,11 @@ impl ObjectDevice {
     /// The number of its state.
     pub(crate) fn state_number(&self) -> u64 {
         self.writer.as_ref().map_or(self.opened.1.number, |it| it.facts().state.number)
+    }
+
+    /// How its threads measure time.
+    pub(crate) fn timer(&self) -> Timer {
+        self.content.store.timer()
     }
 
     /// Says in the store that the writer has no journal any more.
@@ -600,13 +606,13 @@ pub(crate) fn take_over(
     for attempt in 0.. {
         let (mut manifest, stored) = read_manifest(store)?;
         let before = manifest.writer.clone();
-        if matches!(right, Right::ToClosed) && !before.is_done {
-            let (store, by) = (store.name().to_owned(), before.to_string());
-            return Err(ObjectsError::NotClosed { store, by });
-        }
         match right {
             Right::Continuing(kept) if kept.is_dirty() => kept.check(store, &manifest)?,
             _ => check_none_is_left(store, &manifest, &writer.host)?,
+        }
+        if matches!(right, Right::ToClosed) && !before.is_done {
+            let (store, by) = (store.name().to_owned(), before.to_string());
+            return Err(ObjectsError::NotClosed { store, by });
         }
         if !before.is_done {
             let follows = head::end(store, &mut manifest, &writer.to_string())?;
@@ -686,6 +692,8 @@ fn load(
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use std::thread;
+
     use super::*;
     use crate::store::Directory;
 

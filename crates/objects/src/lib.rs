@@ -24,6 +24,7 @@
 //! - [`Settings`]: what the user sets in the environment for all stores.
 //! - [`Store`]: objects with conditions. [`Directory`], [`Remote`]; [`Retrying`]. `Remote` needs
 //!   the feature `remote`, which is a default. [`Encrypted`] seals what goes to another one.
+//! - [`Timer`]: how all threads of a store measure time.
 //! - [`Keys`]: the keys that open what is encrypted.
 //! - [`Address`]: a URL, and which state is meant.
 //! - [`ObjectDevice`]: the device. [`info`], [`verify`].
@@ -93,6 +94,7 @@ mod states;
 mod store;
 pub mod streams;
 mod tend;
+mod timer;
 mod verify;
 mod writer;
 
@@ -118,4 +120,5 @@ pub use store::{
     Counting, Directory, Encrypted, Layer, Listed, Problem, Requests, Retrying, Store, StoreError,
     Version, Versioned, requests_of_this_process,
 };
+pub use timer::Timer;
 pub use verify::{Finding, Verified, verify};

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::Duration;
 
 use larder_device::Device;
 
 use super::kept::failed;
 use super::record::{Kind, Record};
 use super::way::Shared;
+
+/// So much goes to the store together, in bytes, also if somebody waits.
+const MOST_TOGETHER: u64 = 8 << 20;
 
 /// The thread, until it has done its work.
 #[derive(Debug)]
@@ -43,7 +46,9 @@ struct Applier<'a> {
     /// Where the next record is, and its chain.
     at: (u64, u64),
     /// The end of the last flush that was passed, if the store lacks it, and since when.
-    passed: Option<(u64, Instant)>,
+    passed: Option<(u64, Duration)>,
+    /// How much the device of objects got that the store lacks.
+    bytes: u64,
 }
 
 enum Step {
@@ -55,7 +60,7 @@ enum Step {
 impl<'a> Applier<'a> {
     fn new(shared: &'a Shared) -> Self {
         let header = shared.log.header();
-        Self { shared, at: (header.start, header.chain), passed: None }
+        Self { shared, at: (header.start, header.chain), passed: None, bytes: 0 }
     }
 
     fn run(&mut self) -> Result<(), String> {
@@ -79,16 +84,19 @@ impl<'a> Applier<'a> {
             let here = self.at.0;
             match self.passed {
                 Some((passed, since)) if passed == here => {
-                    let age = since.elapsed();
-                    if ends.hurried > 0 || ends.is_closing || age >= self.shared.pause {
+                    let age = self.shared.timer.elapsed(since);
+                    let (more, hurry) = (ends.durable > here, ends.hurried > 0 || ends.is_closing);
+                    let is_much = self.bytes >= MOST_TOGETHER;
+                    if age >= self.shared.pause || is_much || (hurry && !more) {
                         return Step::Flush;
                     }
-                    if ends.flushed > here {
+                    if more {
                         return Step::Record;
                     }
-                    self.shared.changed.wait_for(&mut ends, self.shared.pause - age);
+                    let left = self.shared.pause - age;
+                    self.shared.timer.wait(&self.shared.changed, &mut ends, left);
                 }
-                _ if here < ends.end => return Step::Record,
+                _ if here < ends.durable => return Step::Record,
                 _ if ends.is_closing => return Step::End,
                 _ => self.shared.changed.wait(&mut ends),
             }
@@ -98,9 +106,8 @@ impl<'a> Applier<'a> {
     fn apply(&mut self) -> Result<(), String> {
         let shared = self.shared;
         let (position, chain) = self.at;
-        let unreadable = |why: &str| {
-            format!("{}: what is in it cannot be read any more: {why}", shared.name)
-        };
+        let unreadable =
+            |why: &str| format!("{}: what is in it cannot be read any more: {why}", shared.name);
         let found = shared.log.record(position).and_then(|found| match found {
             Some((record, next)) if record.chain == chain => {
                 Ok(shared.log.content(&record)?.map(|content| (record, content, next)))
@@ -118,8 +125,9 @@ impl<'a> Applier<'a> {
         };
         applied.map_err(|error| error.to_string())?;
         self.at = (record.end(), next);
+        self.bytes += record.size();
         if kind == Kind::Flush {
-            let since = self.passed.map_or_else(Instant::now, |(_, since)| since);
+            let since = self.passed.map_or_else(|| shared.timer.now(), |(_, since)| since);
             self.passed = Some((record.end(), since));
         }
         let mut ends = shared.ends.lock();
@@ -133,7 +141,7 @@ impl<'a> Applier<'a> {
     fn flush(&mut self) -> Result<(), String> {
         let shared = self.shared;
         shared.inner.flush().map_err(|error| error.to_string())?;
-        self.passed = None;
+        (self.passed, self.bytes) = (None, 0);
         let ((start, chain), state) = (self.at, shared.inner.state_number());
         let changed = shared.log.change(|header| {
             (header.start, header.chain, header.state) = (start, chain, state);

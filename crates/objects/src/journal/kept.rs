@@ -1,6 +1,7 @@
 //! What a journal has when a process opens it.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larder_device::{Access, Device, DeviceError, FileDevice};
@@ -42,12 +43,13 @@ impl Kept {
     pub(super) fn open(options: &JournalOptions, uuid: &[u8; 16]) -> Result<Self, ObjectsError> {
         let path = options.path_for(uuid);
         let len_bytes = RECORDS + Log::area_of(options.len_bytes);
-        let is_there = path.try_exists().unwrap_or(true);
-        let disk = match is_there {
-            true => FileDevice::open(&path, Access::ReadWrite),
-            false => FileDevice::create(&path, len_bytes),
-        };
-        let disk = disk.map_err(|error| failed(&path.display().to_string(), &error))?;
+        let name = path.display().to_string();
+        prepare(&path).map_err(|error| ObjectsError::Journal {
+            journal: name.clone(),
+            why: error.to_string(),
+        })?;
+        let disk = FileDevice::open(&path, Access::ReadWrite);
+        let disk = disk.map_err(|error| failed(&name, &error))?;
         let is_fresh = !disk.is_block_device() && disk.len_bytes() == 0;
         if is_fresh {
             disk.set_len(len_bytes).map_err(|error| failed(disk.name(), &error))?;
@@ -95,8 +97,15 @@ impl Kept {
     fn scan(log: Log, name: String) -> Result<Self, ObjectsError> {
         let header = log.header();
         let (mut position, mut chain) = (header.start, header.chain);
-        let mut kept =
-            Self { log, name, records: Vec::new(), end: position, chain, flushes: 0, is_damaged: false };
+        let mut kept = Self {
+            log,
+            name,
+            records: Vec::new(),
+            end: position,
+            chain,
+            flushes: 0,
+            is_damaged: false,
+        };
         let limit = header.start + header.area;
         let mut records = Vec::new();
         while position < limit {
@@ -197,11 +206,7 @@ impl Kept {
     }
 
     /// Fails if what the journal has cannot follow what `manifest` leads to.
-    pub(crate) fn check(
-        &self,
-        store: &dyn Store,
-        manifest: &Manifest,
-    ) -> Result<(), ObjectsError> {
+    pub(crate) fn check(&self, store: &dyn Store, manifest: &Manifest) -> Result<(), ObjectsError> {
         if !self.is_dirty() || self.is_of(&manifest.writer) {
             return Ok(());
         }
@@ -259,6 +264,16 @@ pub(crate) fn check_none_is_left(
         return Err(ObjectsError::JournalLeft { store, journal });
     }
     Ok(())
+}
+
+/// Makes a file for the user alone where nothing is. Its name is durable then.
+fn prepare(path: &Path) -> io::Result<()> {
+    let Some(folder) = path.parent() else { return Ok(()) };
+    if !path.try_exists()? {
+        let made = tempfile::NamedTempFile::new_in(folder)?.persist_noclobber(path);
+        made.map_err(|error| error.error)?;
+    }
+    if path.is_file() { larder_platform::sync_directory(folder) } else { Ok(()) }
 }
 
 /// The last header on `disk`; `None` if there is nothing at all.

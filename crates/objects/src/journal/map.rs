@@ -60,9 +60,8 @@ impl Map {
         }
         for (range, newer) in self.within(range(record)) {
             if newer.record == record.position {
-                self.0.remove_range(range, |entry, part| {
-                    entry.value.plus(part.start - entry.start)
-                });
+                self.0
+                    .remove_range(range, |entry, part| entry.value.plus(part.start - entry.start));
             }
         }
     }

@@ -14,7 +14,8 @@
 //!   the last flush that returned, or of one that had begun: with the store's state, and then the
 //!   records up to the last flush in the journal, in their order.
 //! - The store only ever gets states that a flush in the journal has made durable before, while the
-//!   journal is in use. So the records lead on from any state that this journal's writers have
+//!   journal is in use; nor does the device of objects get more, since it makes states by itself. So
+//!   the records lead on from any state that this journal's writers have
 //!   made in the store: a record that the store has already changes nothing.
 //! - The records are given up after the store has what they say: first the header says so, durably,
 //!   and then new ones may take their place.
@@ -45,9 +46,9 @@ use std::time::Duration;
 
 use larder_device::{Device, DeviceError, Operation, Trouble, check_call};
 
+use crate::StateName;
 use crate::device::{ObjectDevice, Right};
 use crate::error::ObjectsError;
-use crate::StateName;
 use crate::head::{self, read_manifest};
 use crate::options::Options;
 use crate::states::State;
@@ -204,6 +205,8 @@ impl Device for JournaledDevice {
 
 impl Drop for JournaledDevice {
     fn drop(&mut self) {
+        // Whoever wrote last has seen the error if this one fails.
+        let _ = self.shared.flush();
         self.shared.close();
         // The thread ends when the store has everything, or cannot get it.
         self.applying = None;

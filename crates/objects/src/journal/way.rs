@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use larder_device::{Device, DeviceError, Operation};
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 
+use super::header::Header;
 use super::kept::{Kept, failed};
 use super::log::Log;
 use super::map::Map;
@@ -15,6 +16,7 @@ use super::record::{Kind, MOST_CONTENT, Record, UNIT, checksum, size};
 use crate::device::ObjectDevice;
 use crate::error::ObjectsError;
 use crate::facts::{self, JournalFacts};
+use crate::timer::Timer;
 
 /// How long the store is tried for when the device is closed: the journal keeps what it lacks.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -38,6 +40,7 @@ pub(super) struct Shared {
     pub(super) log: Log,
     pub(super) map: Map,
     pub(super) pause: Duration,
+    pub(super) timer: Timer,
     pub(super) name: String,
     way: RwLock<Way>,
     /// Up to where the disk has flushed its records. Locked while it does so.
@@ -59,16 +62,19 @@ pub(super) struct Ends {
     pub(super) stored: u64,
     /// The device of objects has the records before it.
     pub(super) applied: u64,
+    /// The end of the last flush that is durable in the journal: the device of objects gets records
+    /// up to there. Without a journal it gets all.
+    pub(super) durable: u64,
     /// The end of the last flush.
-    pub(super) flushed: u64,
-    pub(super) end: u64,
+    flushed: u64,
+    end: u64,
     chain: u64,
     /// The records before it are durable.
     synced: u64,
     /// Ends of flushes, and when the first write before each was made.
-    ages: VecDeque<(u64, Instant)>,
+    ages: VecDeque<(u64, Duration)>,
     /// When the first write after the last flush was made.
-    written: Option<Instant>,
+    written: Option<Duration>,
     /// How many threads wait for the other one.
     pub(super) hurried: usize,
     pub(super) is_closing: bool,
@@ -82,17 +88,22 @@ pub(super) struct Ends {
 struct NoRoom;
 
 impl Shared {
-    pub(super) fn new(inner: ObjectDevice, kept: Kept, pause: Duration) -> Result<Self, ObjectsError> {
+    pub(super) fn new(
+        inner: ObjectDevice,
+        kept: Kept,
+        pause: Duration,
+    ) -> Result<Self, ObjectsError> {
         let name = kept.name().to_owned();
         let header = kept.log.header();
         let Kept { log, records, end, chain, .. } = kept;
-        let map = Map::new();
+        let (map, timer) = (Map::new(), inner.timer());
         records.iter().for_each(|record| map.add(record));
-        let ages = (end > header.start).then(|| (end, Instant::now()));
+        let ages = (end > header.start).then(|| (end, timer.now()));
         let ends = Ends {
             start: header.start,
             stored: header.start,
             applied: header.start,
+            durable: end,
             flushed: end,
             end,
             chain,
@@ -115,6 +126,7 @@ impl Shared {
             log,
             map,
             pause,
+            timer,
             name,
             way: RwLock::new(Way::Journal),
             syncing: Mutex::new(end),
@@ -218,7 +230,7 @@ impl Shared {
             let mut ends = self.ends.lock();
             self.check(&ends)?;
             if self.append(&mut ends, kind, range.clone(), sum, content).is_ok() {
-                ends.written.get_or_insert_with(Instant::now);
+                ends.written.get_or_insert_with(|| self.timer.now());
                 self.tell(&ends, false);
                 self.changed.notify_all();
                 return Ok(());
@@ -254,7 +266,6 @@ impl Shared {
             }
             let end = ends.flushed;
             drop(ends);
-            self.changed.notify_all();
             drop(way);
             match self.sync(end) {
                 Ok(()) => return Ok(()),
@@ -270,10 +281,14 @@ impl Shared {
     fn sync(&self, end: u64) -> Result<(), DeviceError> {
         let mut synced = self.syncing.lock();
         if *synced < end {
-            let written = self.ends.lock().end;
+            let Ends { end: written, flushed, .. } = *self.ends.lock();
             self.log.sync()?;
             *synced = written;
-            self.ends.lock().synced = written;
+            let mut ends = self.ends.lock();
+            ends.synced = written;
+            ends.durable = ends.durable.max(flushed);
+            drop(ends);
+            self.changed.notify_all();
         }
         Ok(())
     }
@@ -314,8 +329,7 @@ impl Shared {
             return Err(NoRoom);
         }
         let Ends { chain, synced, end: position, .. } = *ends;
-        let mut record =
-            Record { position, chain, kind, start: range.start, len, synced, content };
+        let mut record = Record { position, chain, kind, start: range.start, len, synced, content };
         if rest > 0 {
             let padding = Record { kind: Kind::Rest, start: 0, len: rest, content: 0, ..record };
             record.chain = self.put(ends, &padding, &[])?;
@@ -330,12 +344,7 @@ impl Shared {
         Ok(())
     }
 
-    fn put(
-        &self,
-        ends: &mut Ends,
-        record: &Record,
-        parts: &[IoSlice<'_>],
-    ) -> Result<u64, NoRoom> {
+    fn put(&self, ends: &mut Ends, record: &Record, parts: &[IoSlice<'_>]) -> Result<u64, NoRoom> {
         match self.log.write(record, parts) {
             Ok(chain) => {
                 (ends.end, ends.chain) = (record.end(), chain);
@@ -356,7 +365,7 @@ impl Shared {
         ends.hurried += 1;
         self.changed.notify_all();
         let waited = self.waiting(|| {
-            while ends.broken.is_none() && ends.start == before && !ends.is_drained() {
+            while ends.broken.is_none() && ends.start == before && !ends.is_stored() {
                 self.check(&ends)?;
                 self.changed.wait(&mut ends);
             }
@@ -374,35 +383,46 @@ impl Shared {
         leave.map_or(Ok(()), |way| self.leave_journal(way))
     }
 
-    /// Takes the way `to` once the device of objects has all that is in the journal, and the store
-    /// all that was flushed.
+    /// Takes the way `to`: first the store gets all that is durable in the journal, then the header or
+    /// the manifest says that there is nothing more in it, and then the device of objects gets the
+    /// rest.
     fn leave_journal(&self, to: Way) -> Result<(), DeviceError> {
         let mut way = self.way.write();
         if *way != Way::Journal {
             return Ok(());
         }
-        self.waiting(|| self.drain(Ends::is_drained))?;
-        let empty = to == Way::Through && {
-            let ends = self.ends.lock();
-            let (start, chain, state) = (ends.end, ends.chain, self.inner.state_number());
-            drop(ends);
-            let emptied = self.log.change(|header| {
-                (header.start, header.chain, header.state) = (start, chain, state);
-            });
+        let flushed = self.ends.lock().flushed;
+        if to == Way::Through && self.sync(flushed).is_ok() {
+            self.drain(|ends| ends.stored >= flushed)?;
             let mut ends = self.ends.lock();
-            match emptied {
-                Ok(()) => {
-                    (ends.start, ends.stored, ends.flushed) = (start, start, start);
-                    self.start.store(start, Ordering::Release);
-                }
-                Err(ref error) => {
-                    ends.broken.get_or_insert(error.to_string());
-                }
+            if ends.start == flushed {
+                ends.durable = ends.end;
+                drop(ends);
+                self.drain(|ends| ends.applied == ends.durable)?;
+                *way = self.empty()?;
+                return Ok(());
             }
-            emptied.is_ok()
-        };
-        *way = if empty { Way::Through } else { self.give_up()? };
+        }
+        self.drain(|ends| ends.stored >= ends.durable)?;
+        *way = self.give_up()?;
         Ok(())
+    }
+
+    /// Says in the header that there are no records.
+    fn empty(&self) -> Result<Way, DeviceError> {
+        let Ends { end, chain, .. } = *self.ends.lock();
+        let state = self.inner.state_number();
+        let change = |header: &mut Header| {
+            (header.start, header.chain, header.state) = (end, chain, state);
+        };
+        if let Err(error) = self.log.change(change) {
+            self.ends.lock().broken.get_or_insert(error.to_string());
+            return self.give_up();
+        }
+        let mut ends = self.ends.lock();
+        (ends.start, ends.stored, ends.flushed) = (end, end, end);
+        self.start.store(end, Ordering::Release);
+        Ok(Way::Through)
     }
 
     /// Says in the store that there is no journal any more, since its disk cannot say so.
@@ -415,20 +435,26 @@ impl Shared {
         );
         let given_up = self.waiting(|| self.inner.give_up_journal());
         given_up.map_err(|error| self.io(Operation::Flush, error))?;
-        self.tell(&self.ends.lock(), true);
+        let mut ends = self.ends.lock();
+        ends.durable = ends.end;
+        self.tell(&ends, true);
+        drop(ends);
+        self.drain(|ends| ends.applied == ends.durable)?;
         Ok(Way::Without)
     }
 
-    /// Waits until the thread has nothing left to do.
+    /// Waits until the thread has done its work.
     fn drain(&self, is_drained: impl Fn(&Ends) -> bool) -> Result<(), DeviceError> {
-        let mut ends = self.ends.lock();
-        ends.hurried += 1;
-        self.changed.notify_all();
-        while ends.failure.is_none() && !is_drained(&ends) {
-            self.changed.wait(&mut ends);
-        }
-        ends.hurried -= 1;
-        self.check(&ends)
+        self.waiting(|| {
+            let mut ends = self.ends.lock();
+            ends.hurried += 1;
+            self.changed.notify_all();
+            while ends.failure.is_none() && !is_drained(&ends) {
+                self.changed.wait(&mut ends);
+            }
+            ends.hurried -= 1;
+            self.check(&ends)
+        })
     }
 
     /// Waits until the store has all that was flushed.
@@ -518,14 +544,15 @@ impl Shared {
     fn tell(&self, ends: &Ends, is_given_up: bool) {
         let since = ends.ages.front().map(|(_, since)| *since).or(ends.written);
         let bytes = ends.end - ends.stored;
-        facts::note_journal(Some(JournalFacts { bytes, since, is_given_up }));
+        let facts = JournalFacts { bytes, is_given_up };
+        facts::note_journal(Some((facts, since, self.timer.clone())));
     }
 }
 
 impl Ends {
-    /// The device of objects has all records, and the store all flushes.
-    fn is_drained(&self) -> bool {
-        self.applied == self.end && self.stored >= self.flushed
+    /// The store has all flushes: no record will give up its place.
+    fn is_stored(&self) -> bool {
+        self.start == self.flushed
     }
 
     fn note_flush(&mut self) {

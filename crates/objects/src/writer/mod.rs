@@ -43,6 +43,7 @@ use crate::pool::Pool;
 use crate::segment::{Closed, OpenSegment};
 use crate::states::State;
 use crate::store::Store;
+use crate::timer::Timer;
 
 mod commit;
 mod open;
@@ -108,7 +109,8 @@ impl Writer {
         clock: Clock,
         options: &Options,
     ) -> Self {
-        let shared = Shared::new(content, Patience::new(options.patience), &manifest);
+        let patience = Patience::new(options.patience, content.store.timer());
+        let shared = Shared::new(content, patience, &manifest);
         let open = Open::new(manifest.epoch, options.segment_bytes);
         shared.expect(&open.segment);
         Self {
@@ -292,6 +294,11 @@ impl Writer {
         self.commit.lock().manifest.clone()
     }
 
+    /// How its threads wait.
+    pub(crate) fn timer(&self) -> Timer {
+        self.store().timer()
+    }
+
     /// The time, by the clock of the store.
     pub(crate) fn now(&self) -> u64 {
         self.clock.now()
@@ -431,7 +438,7 @@ impl Writer {
             return;
         }
         let (shared, open) = (Arc::clone(&self.shared), Arc::clone(&self.open));
-        let (commit, clock) = (Arc::clone(&self.commit), self.clock);
+        let (commit, clock) = (Arc::clone(&self.commit), self.clock.clone());
         let segment_bytes = self.segment_bytes as u64;
         self.rewriting.run(move || {
             let (checkpoint, groups) = {
@@ -496,7 +503,7 @@ impl Writer {
         }
         let (store, deleted) = (Arc::clone(&self.shared.content.store), self.deleted.clone());
         // Times of states may be later than the store's: leases have the store's.
-        let clock = self.clock;
+        let clock = self.clock.clone();
         self.pool.run(move || {
             let delete = |object: &ObjectRecord| Ok(store.delete(&object.kind.name(object.id))?);
             let is_deleted = hold::not_held(&*store, expired, clock.now()).and_then(|expired| {

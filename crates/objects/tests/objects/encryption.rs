@@ -186,7 +186,7 @@ impl Place {
 
     fn settings(&self, secret: Option<&str>) -> Settings {
         let key = secret.map(|secret| self.secret(secret));
-        Settings { patience: None, cache: Cached::Nothing, key, storage_class: None }
+        Settings { patience: None, cache: Cached::Nothing, journal: None, key, storage_class: None }
     }
 
     fn create(&self, secret: &str) -> Result<(), ObjectsError> {

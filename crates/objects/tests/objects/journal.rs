@@ -118,7 +118,10 @@ impl History {
         let options = self.options();
         match JournaledDevice::open_elsewhere(store, &options, Arc::new(disk)) {
             Ok(device) => {
-                assert!(!self.is_superseded, "the journal is used on top of another writer's state");
+                assert!(
+                    !self.is_superseded,
+                    "the journal is used on top of another writer's state"
+                );
                 let Ok(now) = read(&device) else {
                     drop(device);
                     return self.take_disk(&recording);
@@ -352,7 +355,8 @@ fn a_flush_waits_for_the_journal_and_not_for_the_store() {
     let store = Away::new();
     let disk = MemoryDevice::new("disk", 1 << 20);
     let device =
-        JournaledDevice::open_elsewhere(Arc::clone(&store) as _, &forever(), Arc::new(disk)).unwrap();
+        JournaledDevice::open_elsewhere(Arc::clone(&store) as _, &forever(), Arc::new(disk))
+            .unwrap();
     store.go(true);
     for number in 1..=20 {
         put(&device, number % BLOCKS, number);
@@ -362,8 +366,7 @@ fn a_flush_waits_for_the_journal_and_not_for_the_store() {
     assert_eq!(device.trouble(), None, "nobody waits");
     store.go(false);
     device.wait_for_store().unwrap();
-    let reader =
-        ObjectDevice::open_read_only(Arc::clone(&store) as _, None, &options()).unwrap();
+    let reader = ObjectDevice::open_read_only(Arc::clone(&store) as _, None, &options()).unwrap();
     assert_eq!(read(&reader).unwrap()[20], 20);
     drop(device);
 }

@@ -9,6 +9,7 @@ mod interleavings;
 mod journal;
 mod leases;
 mod lost_replies;
+mod outages;
 mod refusals;
 mod replies;
 mod runbook;
