@@ -394,11 +394,11 @@ impl ObjectDevice {
     /// # Errors
     /// Those of the store.
     pub fn forget_missing_clones(&self) -> Result<Vec<(String, u64)>, ObjectsError> {
-        self.writing()?;
+        let confirmed = self.writing()?.confirmed();
         let store = &*self.content.store;
         let missing = hold::of_missing(store)?;
         for hold in &missing {
-            store.delete(&hold.name())?;
+            confirmed.delete(store, &hold.name())?;
         }
         Ok(missing.into_iter().map(|hold| (hold.path, hold.state)).collect())
     }
@@ -604,7 +604,7 @@ pub(crate) fn take_over(
     right: Right<'_>,
 ) -> Result<(Manifest, Stored), ObjectsError> {
     for attempt in 0.. {
-        let (mut manifest, stored) = read_manifest(store)?;
+        let (mut manifest, found) = read_manifest(store)?;
         let before = manifest.writer.clone();
         match right {
             Right::Continuing(kept) if kept.is_dirty() => kept.check(store, &manifest)?,
@@ -617,7 +617,7 @@ pub(crate) fn take_over(
         if !before.is_done {
             let follows = head::end(store, &mut manifest, &writer.to_string())?;
             if let Follows::Hole(_) = follows {
-                if read_manifest(store)?.1.version == stored.version {
+                if read_manifest(store)?.1.version == found.version {
                     follows.check(store)?;
                 }
                 continue;
@@ -629,7 +629,7 @@ pub(crate) fn take_over(
         manifest.number += 1;
         manifest.next_flush = first_flush(manifest.epoch);
         manifest.writer = writer.clone();
-        match stored.replaced(store, &manifest) {
+        match found.replaced(store, &manifest) {
             Err(error) if error.problem == Problem::Condition && attempt < MOST_ATTEMPTS => {}
             Err(error) => return Err(error.into()),
             Ok(stored) => {

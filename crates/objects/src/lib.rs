@@ -59,6 +59,7 @@ mod clone;
 mod codec;
 mod command;
 mod compact;
+mod confirmed;
 mod content;
 mod copies;
 mod deletion;

@@ -34,10 +34,6 @@ impl Map {
         Self(RangeIndex::new())
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// A record was written.
     pub(super) fn add(&self, record: &Record) {
         let at = match record.kind {

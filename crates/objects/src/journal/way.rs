@@ -152,9 +152,6 @@ impl Shared {
     /// Returns whether all that it read was still there afterwards.
     fn try_read(&self, buf: &mut [u8], offset: u64) -> Result<bool, DeviceError> {
         let end = offset + buf.len() as u64;
-        if self.map.is_empty() {
-            return self.inner.read_at(buf, offset).map(|()| true);
-        }
         let mut at = offset;
         for (range, newer) in self.map.within(offset..end) {
             let part = |from: u64, to: u64| (from - offset) as usize..(to - offset) as usize;

@@ -26,6 +26,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::Clock;
 use crate::compact;
+use crate::confirmed::Confirmed;
 use crate::content::Content;
 use crate::each::each;
 use crate::error::ObjectsError;
@@ -289,6 +290,11 @@ impl Writer {
         self.shared.recording(|| self.shared.replace(&mut commit, manifest))
     }
 
+    /// What its last manifest does not need may be deleted.
+    pub(crate) fn confirmed(&self) -> Confirmed {
+        self.commit.lock().stored.confirmed()
+    }
+
     /// What the manifest and the flushes in the store say together.
     pub(crate) fn manifest(&self) -> Manifest {
         self.commit.lock().manifest.clone()
@@ -502,10 +508,13 @@ impl Writer {
             return;
         }
         let (store, deleted) = (Arc::clone(&self.shared.content.store), self.deleted.clone());
+        let confirmed = commit.stored.confirmed();
         // Times of states may be later than the store's: leases have the store's.
         let clock = self.clock.clone();
         self.pool.run(move || {
-            let delete = |object: &ObjectRecord| Ok(store.delete(&object.kind.name(object.id))?);
+            let delete = |object: &ObjectRecord| {
+                Ok(confirmed.delete(&*store, &object.kind.name(object.id))?)
+            };
             let is_deleted = hold::not_held(&*store, expired, clock.now()).and_then(|expired| {
                 each(&expired, delete, |object| {
                     deleted.lock().insert(object.id);
@@ -531,13 +540,14 @@ impl Writer {
         if expired.is_empty() || !commit.is_copied(self.store()) {
             return Ok(0);
         }
+        let confirmed = commit.stored.confirmed();
         drop(commit);
         let expired = hold::not_held(self.store(), expired, self.clock.now())?;
         let (store, all) = (self.store(), expired.len() as u64);
         let mut done = 0;
         each(
             &expired,
-            |doomed| Ok(store.delete(&doomed.kind.name(doomed.id))?),
+            |doomed| Ok(confirmed.delete(store, &doomed.kind.name(doomed.id))?),
             |doomed| {
                 self.deleted.lock().insert(doomed.id);
                 done += 1;

@@ -204,7 +204,7 @@ fn collect_garbage(key: Option<&DataKey>) {
             let is_last = store.replies() <= first;
             drop(shared);
             let store = opened(into_store(store).again(wrong, u64::MAX, 0), key);
-            assert_sound(&*store);
+            assert_sound(&store);
             let device = ObjectDevice::open_read_only(store, None, &options).unwrap();
             for block in (0..512).step_by(8) {
                 let mut found = [0; BLOCK];
@@ -240,7 +240,7 @@ fn damage_and_verify(key: Option<&DataKey>) {
             device.flush().unwrap();
         }
     }
-    assert_sound(&*store);
+    assert_sound(&store);
     let names = memory.names();
     let objects = names.iter().filter(|name| !name.starts_with("probe-"));
     let damage = |name: &str| {
@@ -251,7 +251,7 @@ fn damage_and_verify(key: Option<&DataKey>) {
         memory.replace(name, content.into(), &found.version, &found.content).unwrap();
         found.content
     };
-    let findings = || verify(&*store, |_, _| ()).unwrap().findings;
+    let findings = || verify(&store, |_, _| ()).unwrap().findings;
     let mut damaged = Vec::new();
     for name in objects {
         let before = damage(name);
@@ -264,7 +264,7 @@ fn damage_and_verify(key: Option<&DataKey>) {
         let version = memory.get_versioned(name).unwrap();
         memory.replace(name, before, &version.version, &version.content).unwrap();
     }
-    assert_sound(&*store);
+    assert_sound(&store);
     // It goes on after the first.
     for kind in ["segments/", "flushes/"] {
         let before = findings().len();

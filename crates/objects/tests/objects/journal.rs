@@ -19,7 +19,7 @@ use larder_test_devices::{Fault, FaultDevice, Recording, Survival};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::support::{MemoryStore, Network, Persistent, assert_sound, error, explore};
+use crate::support::{MemoryStore, Network, Persistent, assert_sound, effort, error, explore};
 
 const BLOCK_BYTES: u64 = 512;
 const BLOCKS: u64 = 24;
@@ -294,7 +294,8 @@ impl History {
                 break;
             }
         }
-        assert_sound(&*self.store);
+        let store: Arc<dyn Store> = Arc::clone(&self.store) as _;
+        assert_sound(&store);
     }
 }
 
@@ -398,6 +399,39 @@ fn a_full_journal_waits_for_the_store() {
     drop(device);
     let reader = ObjectDevice::open_read_only(store, None, &options()).unwrap();
     assert_eq!(read(&reader).unwrap()[8], 200);
+}
+
+/// Threads write while the store gets what others have flushed. Each finds what it wrote last.
+#[test]
+fn threads_find_what_they_wrote() {
+    const THREADS: u64 = 3;
+    let store: Arc<dyn Store> = Away::new();
+    let disk = Arc::new(MemoryDevice::new("disk", 60 << 10));
+    let device = JournaledDevice::open_elsewhere(Arc::clone(&store), &forever(), disk).unwrap();
+    let write = |thread: u64| {
+        let mut mine = vec![0; (BLOCKS / THREADS) as usize];
+        let mut rng = StdRng::seed_from_u64(thread);
+        for number in 1..4000 * u64::from(effort()) {
+            let (one, other) = (rng.random_range(0..mine.len()), rng.random_range(0..mine.len()));
+            put(&device, thread + one as u64 * THREADS, number);
+            mine[one] = number;
+            if rng.random_bool(0.3) {
+                device.flush().unwrap();
+            }
+            let mut found = [0; 8];
+            device.read_at(&mut found, (thread + other as u64 * THREADS) * BLOCK_BYTES).unwrap();
+            assert_eq!(u64::from_le_bytes(found), mine[other], "block {other} of {thread}");
+        }
+    };
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || write(thread));
+        }
+    });
+    let last = read(&device).unwrap();
+    drop(device);
+    let reader = ObjectDevice::open_read_only(store, None, &options()).unwrap();
+    assert_eq!(read(&reader).unwrap(), last);
 }
 
 /// What one flush makes durable may be more than the journal takes.

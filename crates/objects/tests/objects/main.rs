@@ -3,6 +3,7 @@
 mod cache;
 mod clones;
 mod damage;
+mod deletions;
 mod encryption;
 mod histories;
 mod interleavings;

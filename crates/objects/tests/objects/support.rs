@@ -59,7 +59,7 @@ pub(crate) fn keys() -> [Option<DataKey>; 2] {
 }
 
 /// All objects that kept states need are as they were written.
-pub(crate) fn assert_sound(store: &dyn Store) {
+pub(crate) fn assert_sound(store: &Arc<dyn Store>) {
     assert_eq!(verify(store, |_, _| ()).unwrap().findings, []);
 }
 
