@@ -45,6 +45,9 @@ const LOOKED_AT_BYTES: u64 = 1 << 30;
 /// So often an opening finds that the writer before has changed the manifest once more.
 const MOST_ATTEMPTS: usize = 100;
 
+/// So often an opening tries to make a copy.
+const MOST_COPYING: usize = 8;
+
 /// How long the end of a writer is waited for that has closed the device already.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(10);
@@ -311,7 +314,8 @@ impl ObjectDevice {
             kept.claim(&process.nonce, &before.writer)?;
             kept.name().clone_into(&mut process.journal);
         }
-        let (manifest, stored) = take_over(&*store, &process, right)?;
+        let (manifest, mut stored) = take_over(&*store, &process, right)?;
+        begin_with_a_copy(&*store, &mut stored)?;
         let store = with_bases(store, &manifest);
         let seen = Seen::compared(options, &*store, &manifest);
         let opened = manifest.state();
@@ -643,6 +647,26 @@ pub(crate) fn take_over(
                 }
                 return Ok((manifest, stored));
             }
+        }
+    }
+    unreachable!("the last attempt returns")
+}
+
+/// Makes a copy of the manifest that begins an epoch before its first flush: the flushes of an earlier
+/// one may not lead on to it, since checkpoints have states between them. Keys that may make no
+/// copies are no reason to write nothing.
+fn begin_with_a_copy(store: &dyn Store, stored: &mut Stored) -> Result<(), ObjectsError> {
+    for attempt in 1.. {
+        match stored.copy(store) {
+            Ok(()) => return Ok(()),
+            Err(error) if attempt >= MOST_COPYING => match error.problem {
+                Problem::Denied => {
+                    tracing::warn!("{error}; there is no copy of this manifest");
+                    return Ok(());
+                }
+                _ => return Err(error.into()),
+            },
+            Err(_) => {}
         }
     }
     unreachable!("the last attempt returns")

@@ -183,7 +183,7 @@ pub(crate) fn read(store: &dyn Store) -> Result<Manifest, ObjectsError> {
 
 /// What a copy of a manifest and the flushes after it say.
 ///
-/// The flushes of its epoch come first. A writer that has taken over since, and could keep no copy,
+/// The flushes of its epoch come first. A writer that has taken over since, and could make no copy,
 /// has made flushes of a later epoch: they go on from the end of the one before. `follow` adds those
 /// of the manifest's epoch to it.
 pub(crate) fn newest_after(
