@@ -18,6 +18,7 @@ impl Confirmed {
 
     /// Deletes an object that nobody needs.
     pub(crate) fn delete(self, store: &dyn Store, name: &str) -> Result<(), StoreError> {
+        let Self(()) = self;
         store.delete(name)
     }
 

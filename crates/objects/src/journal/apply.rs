@@ -93,7 +93,7 @@ impl<'a> Applier<'a> {
                     if more {
                         return Step::Record;
                     }
-                    let left = self.shared.pause - age;
+                    let left = self.shared.pause.saturating_sub(age);
                     self.shared.timer.wait(&self.shared.changed, &mut ends, left);
                 }
                 _ if here < ends.durable => return Step::Record,

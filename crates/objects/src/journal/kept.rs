@@ -62,8 +62,8 @@ impl Kept {
     }
 
     /// Opens the journal at `path`, which is there, to look at it.
-    pub(super) fn look(path: PathBuf) -> Result<Self, ObjectsError> {
-        let disk = FileDevice::open(&path, Access::ReadOnly);
+    pub(super) fn look(path: &Path) -> Result<Self, ObjectsError> {
+        let disk = FileDevice::open(path, Access::ReadOnly);
         let disk = disk.map_err(|error| failed(&path.display().to_string(), &error))?;
         let name = disk.name().to_owned();
         match read_header(&disk)? {
@@ -257,7 +257,7 @@ pub(crate) fn check_none_is_left(
     if journal.is_empty() || before != host || !path.exists() {
         return Ok(());
     }
-    let kept = Kept::look(path)?;
+    let kept = Kept::look(&path)?;
     let is_of_it = kept.log.header().uuid == manifest.uuid;
     if kept.is_dirty() && is_of_it && kept.is_of(&manifest.writer) {
         let (store, journal) = (store.name().to_owned(), journal.clone());

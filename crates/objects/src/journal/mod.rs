@@ -227,7 +227,7 @@ pub fn add_journal(
     options: &Options,
     clone: impl FnOnce(&StateName) -> Result<State, ObjectsError>,
 ) -> Result<(State, u64), ObjectsError> {
-    let kept = Kept::look(path.to_owned())?;
+    let kept = Kept::look(path)?;
     kept.check_origin(&head::read(origin)?.uuid)?;
     let state = clone(&StateName::Number(kept.state()))?;
     let device = ObjectDevice::open(store, options)?;

@@ -97,7 +97,9 @@ impl Shared {
         let header = kept.log.header();
         let Kept { log, records, end, chain, .. } = kept;
         let (map, timer) = (Map::new(), inner.timer());
-        records.iter().for_each(|record| map.add(record));
+        for record in &records {
+            map.add(record);
+        }
         let ages = (end > header.start).then(|| (end, timer.now()));
         let ends = Ends {
             start: header.start,

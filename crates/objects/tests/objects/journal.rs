@@ -340,10 +340,10 @@ impl Layer for Away {
         name: &str,
         call: impl Fn(&MemoryStore) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        match self.is_away.load(Ordering::SeqCst) {
-            true => Err(error(Problem::Temporary, name)),
-            false => call(&self.store),
+        if self.is_away.load(Ordering::SeqCst) {
+            return Err(error(Problem::Temporary, name));
         }
+        call(&self.store)
     }
 }
 
@@ -557,10 +557,10 @@ impl Layer for Failing {
         name: &str,
         call: impl Fn(&Arc<dyn Store>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        match self.1.load(Ordering::SeqCst) {
-            true => Err(error(Problem::Temporary, name)),
-            false => call(&self.0),
+        if self.1.load(Ordering::SeqCst) {
+            return Err(error(Problem::Temporary, name));
         }
+        call(&self.0)
     }
 }
 
