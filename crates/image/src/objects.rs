@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use larder_device::{Access, Device, DeviceError};
-use larder_objects::{Address, ObjectDevice, ObjectsError, Settings};
+use larder_objects::{Address, JournaledDevice, ObjectDevice, ObjectsError, Settings};
 
 /// The sectors of a partition table in such a disk.
 pub(crate) const SECTOR_BYTES: u32 = 512;
@@ -48,7 +48,10 @@ fn try_open(
         (Access::ReadOnly, state) => {
             Ok(Arc::new(ObjectDevice::open_read_only(store, state.as_ref(), &options)?))
         }
-        (_, None) => Ok(Arc::new(ObjectDevice::open(store, &options)?)),
+        (_, None) => Ok(match &settings.journal {
+            Some(journal) => Arc::new(JournaledDevice::open(store, &options, journal)?),
+            None => Arc::new(ObjectDevice::open(store, &options)?),
+        }),
         (_, Some(_)) => Err(refused("a kept state can only be read")),
     }
 }

@@ -5,7 +5,8 @@
 
 pub use larder_objects::{
     Address, Beside, CacheFolder, Cached, Collected, DataKey, Encrypted, Facts, Finding, Info,
-    KeySource, Keys, ObjectDevice, ObjectsError, Options, Policy, Problem, Requests, Settings,
-    Slot, State, StateName, Store, StoreError, Verified, Writing, clone, facts_of_this_process,
-    info, rebuild, requests_of_this_process, streams, verify,
+    JournalFacts, JournalOptions, JournaledDevice, KeySource, Keys, ObjectDevice, ObjectsError,
+    Options, Policy, Problem, Requests, Settings, Slot, State, StateName, Store, StoreError,
+    Verified, Writing, clone, facts_of_this_process, info, rebuild, requests_of_this_process,
+    streams, verify,
 };

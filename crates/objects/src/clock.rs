@@ -5,18 +5,21 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
+use crate::timer::Timer;
+
 /// The clock of a store. States get their times from it, since the clocks of writers differ and may
 /// be wrong. Between two looks at it, the time since this machine started tells how it goes on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Clock {
+    timer: Timer,
     seen: u64,
     seen_at: Duration,
 }
 
 impl Clock {
     /// The clock of a store that gave an object the time `modified` just now.
-    pub(crate) fn of_store(modified: u64) -> Self {
-        Self { seen: modified, seen_at: larder_platform::uptime() }
+    pub(crate) fn of_store(modified: u64, timer: Timer) -> Self {
+        Self { seen: modified, seen_at: timer.now(), timer }
     }
 
     /// The time of what follows what has the time `last`. That is in the future if the clock was
@@ -28,7 +31,7 @@ impl Clock {
 
     /// Seconds since 1970 there.
     pub(crate) fn now(&self) -> u64 {
-        self.seen + larder_platform::uptime().saturating_sub(self.seen_at).as_secs()
+        self.seen + self.timer.elapsed(self.seen_at).as_secs()
     }
 }
 
@@ -53,11 +56,11 @@ mod tests {
     fn a_clock_that_was_wrong_is_told_from_one_that_is() {
         let this_machine = now();
         // It is right again, and was ten years ahead.
-        let right = Clock::of_store(this_machine);
+        let right = Clock::of_store(this_machine, Timer::default());
         let ahead = this_machine + 10 * 365 * 24 * 3600;
         assert!(right.now_after(ahead) < ahead);
         // It is behind.
-        let behind = Clock::of_store(1_000);
+        let behind = Clock::of_store(1_000, Timer::default());
         assert_eq!(behind.now_after(this_machine - 100), this_machine - 100);
         assert!(right.now_after(this_machine - 100) >= this_machine);
     }

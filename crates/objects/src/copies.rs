@@ -13,7 +13,7 @@
 
 use bytes::Bytes;
 
-use crate::each::delete;
+use crate::confirmed::Confirmed;
 use crate::error::ObjectsError;
 use crate::fetch::understood;
 use crate::manifest::Manifest;
@@ -106,8 +106,12 @@ pub(crate) fn verify(store: &dyn Store) -> Result<Vec<String>, ObjectsError> {
 }
 
 /// Deletes copies that writers which were interrupted have left.
-pub(crate) fn delete_old(store: &dyn Store, newest: u64) -> Result<(), ObjectsError> {
+pub(crate) fn delete_old(
+    store: &dyn Store,
+    confirmed: Confirmed,
+    newest: u64,
+) -> Result<(), ObjectsError> {
     let is_old = |name: &String| number(name).is_some_and(|number| number + MOST <= newest);
     let old: Vec<_> = store.list(FOLDER)?.into_iter().map(|it| it.name).filter(is_old).collect();
-    delete(store, &old, |_| ())
+    confirmed.delete_each(store, &old, |_| ())
 }

@@ -12,8 +12,8 @@
 use larder_platform::errno::in_words;
 
 use crate::claim::Claim;
+use crate::confirmed::Confirmed;
 use crate::copies;
-use crate::each::delete as delete_each;
 use crate::error::ObjectsError;
 use crate::head::{self, read_manifest};
 use crate::hold;
@@ -61,34 +61,40 @@ pub fn delete(
     mut tell: impl FnMut(u64, u64) + Send,
 ) -> Result<Deletion, ObjectsError> {
     let right = if takes_over { Right::ToAny } else { Right::ToClosed };
-    let (before, claim) = match read_manifest(store) {
+    let (before, claim, confirmed) = match read_manifest(store) {
         Ok((found, _)) => {
-            let (manifest, claim) = end(store, &found, right)?;
-            (Some(manifest), Some(claim))
+            let (manifest, claim, confirmed) = end(store, &found, right)?;
+            (Some(manifest), Some(claim), confirmed)
         }
         // An attempt has begun, or somebody else has deleted the manifest.
-        Err(ObjectsError::Missing { .. } | ObjectsError::Lost { .. }) => (None, None),
+        Err(ObjectsError::Missing { .. } | ObjectsError::Lost { .. }) => {
+            deletable(store)?;
+            (None, None, head::confirm_missing(store)?)
+        }
+        Err(ObjectsError::Damaged { .. }) if head::is_confirming(store) => {
+            (None, None, head::confirm_missing(store)?)
+        }
         Err(error) => return Err(error),
     };
     let planned = deletable(store)?;
     check_unused(store)?;
-    remove(store, &store.list(copies::FOLDER)?, &mut |_| ())?;
+    remove(store, confirmed, &store.list(copies::FOLDER)?, &mut |_| ())?;
     if let Some(manifest) = &before {
-        store.delete(manifest::NAME)?;
+        confirmed.delete(store, manifest::NAME)?;
         if let Err(used) = check_unused(store) {
             head::create(store, manifest)?;
             return Err(used);
         }
     }
-    remove(store, &listed(store)?, &mut |deleted| tell(deleted, planned.objects))?;
+    remove(store, confirmed, &listed(store)?, &mut |deleted| tell(deleted, planned.objects))?;
     if found(store, catalogue::NAME)?.is_none() {
         // Without them nobody could have gone on.
-        store.delete(keys::NAME)?;
+        confirmed.delete(store, keys::NAME)?;
     }
     if let Some((manifest, base)) = before.as_ref().and_then(|it| Some((it, it.bases.last()?))) {
         // Where it was cloned from, nothing is needed for it any more.
         let hold = hold::name(manifest.uuid);
-        if let Err(error) = store.delete(&format!("{}/{hold}", base.path)) {
+        if let Err(error) = confirmed.delete(store, &format!("{}/{hold}", base.path)) {
             tracing::warn!(
                 "{error}; 'larder objects gc --forget-missing-clones' there does it later"
             );
@@ -102,8 +108,8 @@ pub fn delete(
 fn end(
     store: &dyn Store,
     found: &Manifest,
-    right: Right,
-) -> Result<(Manifest, Claim), ObjectsError> {
+    right: Right<'_>,
+) -> Result<(Manifest, Claim, Confirmed), ObjectsError> {
     let claim = Claim::take(&found.uuid).map_err(|error| ObjectsError::Address {
         text: store.name().to_owned(),
         why: format!("this machine cannot exclude other writers: {}", in_words(&error)),
@@ -115,8 +121,8 @@ fn end(
     let mut writer = this_process(probe::conditions(store)?.now());
     // After an interruption anybody may open it, or delete it.
     writer.is_done = true;
-    let (manifest, _) = take_over(store, &writer, right)?;
-    Ok((manifest, claim))
+    let (manifest, stored) = take_over(store, &writer, right)?;
+    Ok((manifest, claim, stored.confirmed()))
 }
 
 /// Fails if a clone or a reader needs what is there.
@@ -162,9 +168,10 @@ fn found(store: &dyn Store, name: &str) -> Result<Option<u64>, ObjectsError> {
 
 fn remove(
     store: &dyn Store,
+    confirmed: Confirmed,
     objects: &[Listed],
     tell: &mut (dyn FnMut(u64) + Send),
 ) -> Result<(), ObjectsError> {
     let names: Vec<_> = objects.iter().map(|listed| listed.name.clone()).collect();
-    delete_each(store, &names, tell)
+    confirmed.delete_each(store, &names, tell)
 }

@@ -4,12 +4,10 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use larder_device::{Device, DeviceError, Operation, Trouble, check_call};
 use larder_platform::errno::in_words;
-use larder_platform::uptime;
 
 use crate::StateName;
 use crate::ahead::Ahead;
@@ -22,9 +20,10 @@ use crate::garbage::{self, Collected};
 use crate::head::{self, read_manifest};
 use crate::hold;
 use crate::id::ObjectId;
+
 use crate::manifest::{Manifest, Mark};
 use crate::options::Options;
-use crate::ownership::{Right, take_over, this_process};
+use crate::ownership::{Right, begin_with_a_copy, take_over, this_process};
 use crate::past::Past;
 use crate::pool::Pool;
 use crate::probe;
@@ -33,6 +32,7 @@ use crate::seen::Seen;
 use crate::states::{Policy, State};
 use crate::store::{Based, Counting, Problem, Requests, Store, StoreError};
 use crate::tend::Tending;
+use crate::timer::Timer;
 use crate::writer::Writer;
 
 /// Threads that fetch content which will be read soon.
@@ -116,7 +116,8 @@ impl ObjectDevice {
     ) -> Result<Self, ObjectsError> {
         let requests = Arc::new(Counting::new(store));
         let store: Arc<dyn Store> = Arc::clone(&requests) as _;
-        let mut since = uptime();
+        let timer = store.timer();
+        let mut since = timer.now();
         let mut manifest = head::read(&*store)?;
         let chosen = |manifest: &Manifest| match state {
             None => Ok(manifest.state()),
@@ -127,7 +128,7 @@ impl ObjectDevice {
         if let Some(reading) = reading.as_ref().filter(|_| Reading::is_urgent(&manifest)) {
             // What it needs may go between this moment and the lease.
             reading.hold_from(opened.number);
-            (since, manifest) = (uptime(), head::read(&*store)?);
+            (since, manifest) = (timer.now(), head::read(&*store)?);
             opened = chosen(&manifest)?;
         }
         let read = reading.map(|reading| reading.note(opened.number, &manifest, since));
@@ -169,7 +170,7 @@ impl ObjectDevice {
         if let Some(reading) = reading {
             reading.follow();
         }
-        let since = uptime();
+        let since = store.timer().now();
         let manifest = head::read(&*store)?;
         if manifest.uuid != self.uuid {
             return Err(ObjectsError::Replaced { store: self.name.clone() });
@@ -219,15 +220,16 @@ impl ObjectDevice {
         Self::open_by(store, options, Right::ToAny)
     }
 
-    fn open_by(
+    pub(crate) fn open_by(
         store: Arc<dyn Store>,
         options: &Options,
-        right: Right,
+        right: Right<'_>,
     ) -> Result<Self, ObjectsError> {
         let (mut manifest, _) = read_manifest(&*store)?;
         // A writer closes the device a moment before it ends.
         let patience = if manifest.writer.is_done { PATIENCE } else { Duration::ZERO };
-        let asked = Instant::now();
+        let timer = store.timer();
+        let asked = timer.now();
         loop {
             let claim = Claim::take(&manifest.uuid).map_err(|error| ObjectsError::Address {
                 text: store.name().to_owned(),
@@ -236,10 +238,10 @@ impl ObjectDevice {
             if claim.is_some() {
                 return Self::open_with(store, options, claim, right);
             }
-            if asked.elapsed() >= patience {
+            if timer.elapsed(asked) >= patience {
                 break;
             }
-            thread::sleep(PAUSE);
+            timer.sleep(PAUSE);
         }
         if manifest.writer.is_done {
             // Another one may have come first.
@@ -281,16 +283,24 @@ impl ObjectDevice {
         Self::open_with(store, options, None, Right::ToAny)
     }
 
-    fn open_with(
+    pub(crate) fn open_with(
         store: Arc<dyn Store>,
         options: &Options,
         claim: Option<Claim>,
-        right: Right,
+        right: Right<'_>,
     ) -> Result<Self, ObjectsError> {
         let requests = Arc::new(Counting::new(store));
         let store: Arc<dyn Store> = Arc::clone(&requests) as _;
         let clock = probe::conditions(&*store)?;
-        let (manifest, stored) = take_over(&*store, &this_process(clock.now()), right)?;
+        let mut process = this_process(clock.now());
+        if let Right::Continuing(kept) = right {
+            let (before, _) = read_manifest(&*store)?;
+            kept.check(&*store, &before)?;
+            kept.claim(&process.nonce, &before.writer)?;
+            kept.name().clone_into(&mut process.journal);
+        }
+        let (manifest, mut stored) = take_over(&*store, &process, right)?;
+        begin_with_a_copy(&*store, &mut stored)?;
         let store = with_bases(store, &manifest);
         let seen = Seen::compared(options, &*store, &manifest);
         let opened = manifest.state();
@@ -319,6 +329,28 @@ impl ObjectDevice {
             requests,
             seen,
         })
+    }
+
+    /// The number of its state.
+    pub(crate) fn state_number(&self) -> u64 {
+        self.writer.as_ref().map_or(self.opened.1.number, |it| it.facts().state.number)
+    }
+
+    /// How its threads measure time.
+    pub(crate) fn timer(&self) -> Timer {
+        self.content.store.timer()
+    }
+
+    /// Says in the store that the writer has no journal any more.
+    pub(crate) fn give_up_journal(&self) -> Result<(), ObjectsError> {
+        self.writing()?.change(|manifest| manifest.writer.journal.clear())
+    }
+
+    /// Repeats each request for so long only: another disk has what was flushed.
+    pub(crate) fn have_patience_for(&self, time: Duration) {
+        if let Some(writer) = &self.writer {
+            writer.have_patience_for(time);
+        }
     }
 
     /// The requests so far.
@@ -351,11 +383,11 @@ impl ObjectDevice {
     /// # Errors
     /// Those of the store.
     pub fn forget_missing_clones(&self) -> Result<Vec<(String, u64)>, ObjectsError> {
-        self.writing()?;
+        let confirmed = self.writing()?.confirmed();
         let store = &*self.content.store;
         let missing = hold::of_missing(store)?;
         for hold in &missing {
-            store.delete(&hold.name())?;
+            confirmed.delete(store, &hold.name())?;
         }
         Ok(missing.into_iter().map(|hold| (hold.path, hold.state)).collect())
     }
@@ -565,6 +597,8 @@ fn load(
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use std::thread;
+
     use super::*;
     use crate::store::Directory;
 

@@ -6,7 +6,6 @@ use std::thread;
 use parking_lot::Mutex;
 
 use crate::error::ObjectsError;
-use crate::store::Store;
 
 /// So many requests are made at once.
 const AT_ONCE: usize = 8;
@@ -36,21 +35,4 @@ pub(crate) fn each<T: Sync>(
         // Every thread has ended before the first error is returned.
         results.fold(Ok(()), Result::and)
     })
-}
-
-/// Deletes objects. `tell` gets how many are deleted.
-pub(crate) fn delete(
-    store: &dyn Store,
-    names: &[String],
-    mut tell: impl FnMut(u64) + Send,
-) -> Result<(), ObjectsError> {
-    let mut deleted = 0;
-    each(
-        names,
-        |name| Ok(store.delete(name)?),
-        |_| {
-            deleted += 1;
-            tell(deleted);
-        },
-    )
 }

@@ -300,6 +300,49 @@ pub enum ObjectsError {
         store: String,
     },
 
+    /// A journal on a disk of this machine cannot be used.
+    #[error("{journal}: {why}")]
+    Journal {
+        /// Where it is.
+        journal: String,
+        /// Why not.
+        why: String,
+    },
+
+    /// Another writer has written since a journal was used.
+    #[error(
+        "{store}: the journal {journal} has {flushes} flushes ({bytes} bytes) that the store may \
+         lack, and {by} has opened it for writing since, so they are not applied. 'larder objects clone \
+         --journal {journal}' makes a copy of state {state} that has them; remove the journal to \
+         give them up"
+    )]
+    Superseded {
+        /// The store's name.
+        store: String,
+        /// Where the journal is.
+        journal: String,
+        /// How many flushes it has.
+        flushes: u64,
+        /// How much that is.
+        bytes: u64,
+        /// The other writer.
+        by: String,
+        /// The state that the flushes follow.
+        state: u64,
+    },
+
+    /// A journal of this machine has what the store lacks.
+    #[error(
+        "{store}: the journal {journal} has what fsync made durable and the store may lack; mount it \
+         with -o journal={journal}, or remove the journal to give that up"
+    )]
+    JournalLeft {
+        /// The store's name.
+        store: String,
+        /// Where the journal is.
+        journal: String,
+    },
+
     /// The text is no address of a store.
     #[error("{text}: {why}")]
     Address {
@@ -348,7 +391,10 @@ impl ObjectsError {
             | Self::Pruned { .. } => io::ErrorKind::NotFound,
             Self::Exists { .. } | Self::NotEmpty { .. } => io::ErrorKind::AlreadyExists,
             Self::NoKey { .. } | Self::WrongKey { .. } => io::ErrorKind::PermissionDenied,
+            Self::Journal { .. } => io::ErrorKind::Other,
             Self::InUse { .. }
+            | Self::Superseded { .. }
+            | Self::JournalLeft { .. }
             | Self::NotClosed { .. }
             | Self::Needed { .. }
             | Self::HasClones { .. }

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use crate::states::State;
 use crate::store::{Requests, requests_of_this_process};
+use crate::timer::Timer;
 
 /// The devices of objects and the stores of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,12 +27,23 @@ pub struct Facts {
     pub outage_time: Duration,
     /// How old the oldest write to a device is that its store lacks.
     pub undurable: Option<Duration>,
+    /// The journal of the device that was opened for writing last, if it has one.
+    pub journal: Option<JournalFacts>,
     /// The device that was opened for writing last.
     pub writing: Option<Writing>,
     /// The state that a device shows which was opened for reading last.
     pub reading: Option<State>,
     /// Whether a lease holds on what is read.
     pub has_lease: bool,
+}
+
+/// A journal on a disk of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalFacts {
+    /// How much it has that the store may lack, in bytes.
+    pub bytes: u64,
+    /// Its disk failed, and flushes wait for the store.
+    pub is_given_up: bool,
 }
 
 /// A device that is open for writing.
@@ -51,11 +63,12 @@ static FETCHED_BYTES: AtomicU64 = AtomicU64::new(0);
 static OUTAGES: Mutex<Outages> = Mutex::new(Outages { ended: 0, time: Duration::ZERO, now: None });
 static UNDURABLE: Mutex<Undurable> =
     Mutex::new(Undurable { written: None, flushing: BTreeMap::new(), flushes: 0 });
+/// With the time of the oldest write that it has alone.
+static JOURNAL: Mutex<Option<(JournalFacts, Option<Duration>, Timer)>> = Mutex::new(None);
 static WRITING: Mutex<Option<Writing>> = Mutex::new(None);
 
 static READING: Mutex<Option<State>> = Mutex::new(None);
-/// By the time since this machine started.
-static LEASED_UNTIL: Mutex<Option<Duration>> = Mutex::new(None);
+static LEASED_UNTIL: Mutex<Option<(Timer, Duration)>> = Mutex::new(None);
 
 #[derive(Debug)]
 struct Outages {
@@ -69,6 +82,10 @@ struct Outages {
 pub fn facts_of_this_process() -> Facts {
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let outages = OUTAGES.lock();
+    let journal = JOURNAL.lock();
+    let in_journal = journal.as_ref().and_then(|(_, since, timer)| Some(timer.elapsed((*since)?)));
+    let in_memory = UNDURABLE.lock().oldest().map(|since| since.elapsed());
+    let journal = journal.as_ref().map(|(journal, ..)| *journal);
     let lasting = outages.now.map(|(_, since)| since.elapsed());
     Facts {
         requests: requests_of_this_process(),
@@ -77,10 +94,11 @@ pub fn facts_of_this_process() -> Facts {
         fetched_bytes: count(&FETCHED_BYTES),
         outages: outages.ended + u64::from(lasting.is_some()),
         outage_time: outages.time + lasting.unwrap_or_default(),
-        undurable: UNDURABLE.lock().oldest().map(|since| since.elapsed()),
+        undurable: in_memory.into_iter().chain(in_journal).max(),
+        journal,
         writing: *WRITING.lock(),
         reading: *READING.lock(),
-        has_lease: LEASED_UNTIL.lock().is_some_and(|until| larder_platform::uptime() < until),
+        has_lease: LEASED_UNTIL.lock().as_ref().is_some_and(|(timer, until)| timer.now() < *until),
     }
 }
 
@@ -130,6 +148,11 @@ pub(crate) fn flushing<T, E>(flush: impl FnOnce() -> Result<T, E>) -> Result<T, 
     result
 }
 
+/// What a journal has, if there is one, and when the oldest write that it has alone was made.
+pub(crate) fn note_journal(journal: Option<(JournalFacts, Option<Duration>, Timer)>) {
+    *JOURNAL.lock() = journal;
+}
+
 /// A device has this state now.
 pub(crate) fn note_writing(writing: Writing) {
     *WRITING.lock() = Some(writing);
@@ -141,7 +164,7 @@ pub(crate) fn note_reading(state: State) {
 }
 
 /// A lease holds until then, if any does.
-pub(crate) fn note_lease(until: Option<Duration>) {
+pub(crate) fn note_lease(until: Option<(Timer, Duration)>) {
     *LEASED_UNTIL.lock() = until;
 }
 

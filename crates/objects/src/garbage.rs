@@ -8,7 +8,6 @@ use std::collections::HashSet;
 
 use crate::content::Content;
 use crate::copies;
-use crate::each::delete;
 use crate::error::ObjectsError;
 use crate::flush::Next;
 use crate::id::Kind;
@@ -82,10 +81,11 @@ pub(crate) fn collect(
             }
         }
     }
-    copies::delete_old(store, manifest.number)?;
+    copies::delete_old(store, writer.confirmed(), manifest.number)?;
     lease::in_force(store, writer.now())?;
     let (before, left_over) = (rewritten, left.len() as u64);
-    delete(store, &left, |deleted| tell(before + deleted, before + left_over))?;
+    let confirmed = writer.confirmed();
+    confirmed.delete_each(store, &left, |deleted| tell(before + deleted, before + left_over))?;
     let before = before + left_over;
     let expired =
         writer.delete_expired(&mut |deleted, all| tell(before + deleted, before + all))?;

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::StateName;
+use crate::confirmed::Confirmed;
 use crate::copies;
 use crate::each::each;
 use crate::error::ObjectsError;
@@ -24,33 +25,69 @@ const MOST_AT_ONCE: usize = 8;
 /// state at some time since it began to look.
 const MOST_LOOKS: u32 = 20;
 
-/// A manifest in a store: its bytes, and the version that they have there.
+/// A manifest as a reply showed it, which may be wrong or old: its bytes, and their version.
 #[derive(Clone, Debug)]
-pub(crate) struct Stored {
-    pub(crate) content: Bytes,
+pub(crate) struct Found {
+    content: Bytes,
     pub(crate) version: Version,
-    /// Whether the store has a copy of it, as far as this writer knows.
-    pub(crate) is_copied: bool,
 }
 
-impl Stored {
+/// A manifest that this process has put into the store, in the place of the one before it: so the
+/// store had both.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    found: Found,
+    confirmed: Confirmed,
+    /// Whether the store has a copy of it, as far as this writer knows.
+    is_copied: bool,
+}
+
+impl Found {
     /// Writes `manifest`, which has the next number, in its place, and keeps a copy.
     pub(crate) fn replaced(
         &self,
         store: &dyn Store,
         manifest: &Manifest,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Stored, StoreError> {
         let content = Bytes::from(manifest.encode());
         let version =
             store.replace(manifest::NAME, content.clone(), &self.version, &self.content)?;
+        let confirmed = Confirmed::by_a_write();
         let is_copied = copies::keep(store, manifest, &content);
-        Ok(Self { content, version, is_copied })
+        Ok(Stored { confirmed, found: Self { content, version }, is_copied })
     }
 }
 
-impl From<Versioned> for Stored {
+impl Stored {
+    /// As [`Found::replaced`].
+    pub(crate) fn replaced(
+        &self,
+        store: &dyn Store,
+        manifest: &Manifest,
+    ) -> Result<Self, StoreError> {
+        self.found.replaced(store, manifest)
+    }
+
+    /// Makes sure that there is a copy of it in the store.
+    pub(crate) fn copy(&mut self, store: &dyn Store) -> Result<(), StoreError> {
+        if !self.is_copied
+            && let Ok(manifest) = Manifest::decode(&self.found.content)
+        {
+            copies::make(store, &manifest, &self.found.content)?;
+            self.is_copied = true;
+        }
+        Ok(())
+    }
+
+    /// What this manifest does not need may be deleted.
+    pub(crate) fn confirmed(&self) -> Confirmed {
+        self.confirmed
+    }
+}
+
+impl From<Versioned> for Found {
     fn from(found: Versioned) -> Self {
-        Self { content: found.content, version: found.version, is_copied: false }
+        Self { content: found.content, version: found.version }
     }
 }
 
@@ -78,8 +115,24 @@ pub(crate) fn create(store: &dyn Store, manifest: &Manifest) -> Result<(), Objec
     }
 }
 
+/// What stands in the place of the manifest for a moment while a device is deleted that has none.
+const NOTHING: &[u8] = b"LarderOM is deleted";
+
+/// Confirms that there is no manifest.
+pub(crate) fn confirm_missing(store: &dyn Store) -> Result<Confirmed, ObjectsError> {
+    store.create(manifest::NAME, Bytes::from_static(NOTHING))?;
+    let confirmed = Confirmed::by_a_write();
+    confirmed.delete(store, manifest::NAME)?;
+    Ok(confirmed)
+}
+
+/// Whether an interrupted [`confirm_missing`] has left something.
+pub(crate) fn is_confirming(store: &dyn Store) -> bool {
+    store.get_versioned(manifest::NAME).is_ok_and(|found| found.content == NOTHING)
+}
+
 /// The manifest in the store, and what it says.
-pub(crate) fn read_manifest(store: &dyn Store) -> Result<(Manifest, Stored), ObjectsError> {
+pub(crate) fn read_manifest(store: &dyn Store) -> Result<(Manifest, Found), ObjectsError> {
     let get = || {
         store.get_versioned(manifest::NAME).map_err(|error| match error.problem {
             Problem::NotFound => missing(store),
@@ -87,7 +140,7 @@ pub(crate) fn read_manifest(store: &dyn Store) -> Result<(Manifest, Stored), Obj
         })
     };
     understood(store, manifest::NAME, get, |found| {
-        Ok((Manifest::decode(&found.content)?, Stored::from(found.clone())))
+        Ok((Manifest::decode(&found.content)?, Found::from(found.clone())))
     })
 }
 
@@ -107,7 +160,7 @@ fn missing(store: &dyn Store) -> ObjectsError {
 ///
 /// If the manifest is damaged, its copy and the flushes after it say the same.
 pub(crate) fn read(store: &dyn Store) -> Result<Manifest, ObjectsError> {
-    let (mut manifest, mut stored) = match read_manifest(store) {
+    let (mut manifest, mut before) = match read_manifest(store) {
         Err(error @ ObjectsError::Damaged { .. }) => {
             let Ok(Some(manifest)) = copies::newest(store) else { return Err(error) };
             tracing::warn!("{error}; a copy of it is read; 'larder objects rebuild' mends it");
@@ -121,18 +174,18 @@ pub(crate) fn read(store: &dyn Store) -> Result<Manifest, ObjectsError> {
         }
         let follows = follow(store, &mut manifest)?;
         let (next, found) = read_manifest(store)?;
-        if found.version == stored.version {
+        if found.version == before.version {
             follows.check(store)?;
             break;
         }
-        (manifest, stored) = (next, found);
+        (manifest, before) = (next, found);
     }
     Ok(manifest)
 }
 
 /// What a copy of a manifest and the flushes after it say.
 ///
-/// The flushes of its epoch come first. A writer that has taken over since, and could keep no copy,
+/// The flushes of its epoch come first. A writer that has taken over since, and could make no copy,
 /// has made flushes of a later epoch: they go on from the end of the one before. `follow` adds those
 /// of the manifest's epoch to it.
 pub(crate) fn newest_after(

@@ -24,9 +24,11 @@
 //! - [`Settings`]: what the user sets in the environment for all stores.
 //! - [`Store`]: objects with conditions. [`Directory`], [`Remote`]; [`Retrying`]. `Remote` needs
 //!   the feature `remote`, which is a default. [`Encrypted`] seals what goes to another one.
+//! - [`Timer`]: how all threads of a store measure time.
 //! - [`Keys`]: the keys that open what is encrypted.
 //! - [`Address`]: a URL, and which state is meant.
 //! - [`ObjectDevice`]: the device. [`info`], [`verify`].
+//! - [`JournaledDevice`]: the same with a journal on a disk of this machine.
 //! - [`Policy`]: which [`State`]s are kept.
 //! - [`facts_of_this_process`]: for whoever watches it.
 //! - [`streams`]: streams of snapshots in a store, whatever file systems they come from.
@@ -57,6 +59,7 @@ mod clone;
 mod codec;
 mod command;
 mod compact;
+mod confirmed;
 mod content;
 mod copies;
 mod deletion;
@@ -72,6 +75,7 @@ mod hex;
 mod hold;
 mod id;
 mod info;
+mod journal;
 mod keys;
 mod lease;
 mod manifest;
@@ -92,6 +96,7 @@ mod states;
 mod store;
 pub mod streams;
 mod tend;
+mod timer;
 mod verify;
 mod writer;
 
@@ -101,9 +106,10 @@ pub use clone::{Beside, clone};
 pub use deletion::{Deletion, deletable, delete};
 pub use device::ObjectDevice;
 pub use error::ObjectsError;
-pub use facts::{Facts, Writing, facts_of_this_process};
+pub use facts::{Facts, JournalFacts, Writing, facts_of_this_process};
 pub use garbage::Collected;
 pub use info::{Info, LeaseInfo, info};
+pub use journal::{JournalOptions, JournaledDevice, add_journal};
 pub use keys::{DataKey, KeySource, Keys, Slot};
 pub use options::Options;
 pub use quantity::{parse_seconds, parse_size};
@@ -116,4 +122,5 @@ pub use store::{
     Counting, Directory, Encrypted, Layer, Listed, Problem, Requests, Retrying, Store, StoreError,
     Version, Versioned, requests_of_this_process,
 };
+pub use timer::Timer;
 pub use verify::{Finding, Verified, verify};

@@ -26,15 +26,37 @@ pub(crate) struct Writer {
     pub(crate) nonce: [u8; 16],
     pub(crate) host: String,
     pub(crate) pid: u32,
+    /// Its journal on that machine, if it has one.
+    pub(crate) journal: String,
     /// Since when, in seconds since 1970.
     pub(crate) since: u64,
     /// It has flushed everything and gone.
     pub(crate) is_done: bool,
 }
 
+impl Writer {
+    /// The machine and the journal there in one text, as a manifest has them.
+    fn place(&self) -> String {
+        let Self { host, journal, .. } = self;
+        if journal.is_empty() { host.clone() } else { format!("{host}\0{journal}") }
+    }
+
+    /// The same with both apart.
+    fn placed(self) -> Self {
+        match self.host.split_once('\0') {
+            Some((host, journal)) => {
+                Self { host: host.to_owned(), journal: journal.to_owned(), ..self }
+            }
+            None => self,
+        }
+    }
+}
+
 impl fmt::Display for Writer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "process {} on {}", self.pid, self.host)
+        let Self { pid, host, journal, .. } = self;
+        write!(f, "process {pid} on {host}")?;
+        if journal.is_empty() { Ok(()) } else { write!(f, " with the journal {journal}") }
     }
 }
 
@@ -218,7 +240,7 @@ impl Manifest {
         to.number(u64::from(self.epoch));
         to.number(self.next_flush.raw());
         to.raw(&self.writer.nonce);
-        to.text(&self.writer.host);
+        to.text(&self.writer.place());
         to.number(u64::from(self.writer.pid));
         to.number(self.writer.since);
         to.number(u64::from(self.writer.is_done));
@@ -263,10 +285,12 @@ impl Manifest {
         let writer = Writer {
             nonce: from.array()?,
             host: from.text()?,
+            journal: String::new(),
             pid: from.small()?,
             since: from.number()?,
             is_done: from.number()? != 0,
         };
+        let writer = writer.placed();
         let policy = Policy::decode(&mut from)?;
         let delete_after = from.number()?;
         let earlier = from.list(|from| {
@@ -352,6 +376,7 @@ mod tests {
                 nonce: [9; 16],
                 host: "pantry".to_owned(),
                 pid: 77,
+                journal: "/ssd/journal".to_owned(),
                 since: 1_000_000,
                 is_done: false,
             },

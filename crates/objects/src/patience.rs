@@ -1,14 +1,14 @@
 //! A writer's patience: memory has what it has written, so it repeats requests as long as they may
 //! succeed and the device is its own.
 
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use larder_device::Trouble;
 use parking_lot::Mutex;
 
 use crate::error::ObjectsError;
 use crate::facts;
+use crate::timer::Timer;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
@@ -17,10 +17,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Repeats requests, and knows why those of all threads wait that do.
 #[derive(Debug)]
 pub(crate) struct Patience {
+    timer: Timer,
     /// For ever, if there is none.
-    most: Option<Duration>,
+    most: Mutex<Option<Duration>>,
     /// When it ends, once nothing is lost by an error any more.
-    end: Mutex<Option<Instant>>,
+    end: Mutex<Option<Duration>>,
     waiting: Mutex<Waiting>,
 }
 
@@ -33,8 +34,8 @@ struct Waiting {
 
 impl Patience {
     /// Repeats each request for up to `most`; for ever, if there is none.
-    pub(crate) fn new(most: Option<Duration>) -> Self {
-        Self { most, end: Mutex::default(), waiting: Mutex::default() }
+    pub(crate) fn new(most: Option<Duration>, timer: Timer) -> Self {
+        Self { timer, most: Mutex::new(most), end: Mutex::default(), waiting: Mutex::default() }
     }
 
     /// Why requests wait, if any does.
@@ -44,13 +45,19 @@ impl Patience {
 
     /// Repeats requests for so long only: all that was written is in the store.
     pub(crate) fn end_after(&self, time: Duration) {
-        *self.end.lock() = Some(Instant::now() + time);
+        *self.end.lock() = Some(self.timer.now() + time);
+    }
+
+    /// Repeats each request for up to `time`.
+    pub(crate) fn shorten(&self, time: Duration) {
+        let mut most = self.most.lock();
+        *most = most.into_iter().chain([time]).min();
     }
 
     /// How long a request is still repeated that was made first at `began`. `None`: for ever.
-    fn left(&self, began: Instant) -> Option<Duration> {
-        let end = self.end.lock().map(|end| end.saturating_duration_since(Instant::now()));
-        let left = self.most.map(|most| most.saturating_sub(began.elapsed()));
+    fn left(&self, began: Duration) -> Option<Duration> {
+        let end = self.end.lock().map(|end| end.saturating_sub(self.timer.now()));
+        let left = self.most.lock().map(|most| most.saturating_sub(self.timer.elapsed(began)));
         end.into_iter().chain(left).min()
     }
 
@@ -65,7 +72,7 @@ impl Patience {
             Err(error) if error.is_passing() => error,
             result => return result,
         };
-        let began = Instant::now();
+        let began = self.timer.now();
         if self.left(began) == Some(Duration::ZERO) {
             return Err(error);
         }
@@ -82,7 +89,7 @@ impl Patience {
 
     fn go_on<T>(
         &self,
-        began: Instant,
+        began: Duration,
         go_on: impl Fn() -> Result<(), ObjectsError>,
         mut request: impl FnMut() -> Result<T, ObjectsError>,
         mut error: ObjectsError,
@@ -93,7 +100,7 @@ impl Patience {
             if left.is_zero() {
                 return Err(error);
             }
-            thread::sleep(pause.min(left));
+            self.timer.sleep(pause.min(left));
             pause = (pause * 2).min(LONGEST_PAUSE);
             go_on()?;
             error = match request() {
@@ -132,7 +139,7 @@ mod tests {
 
     #[test]
     fn what_may_succeed_later_is_repeated_and_told_meanwhile() {
-        let patience = Patience::new(None);
+        let patience = Patience::new(None, Timer::default());
         for problem in [Problem::Temporary, Problem::Denied, Problem::Full, Problem::Other] {
             let attempts = Cell::new(0);
             let request = || {
@@ -152,7 +159,7 @@ mod tests {
 
     #[test]
     fn answers_are_final_and_a_device_that_is_lost_ends_it() {
-        let patience = Patience::new(None);
+        let patience = Patience::new(None, Timer::default());
         for problem in [Problem::NotFound, Problem::Condition] {
             let attempts = Cell::new(0);
             let request = || {
@@ -170,7 +177,7 @@ mod tests {
 
     #[test]
     fn where_nothing_can_be_lost_there_is_no_patience() {
-        let patience = Patience::new(None);
+        let patience = Patience::new(None, Timer::default());
         let go_on = || {
             patience.end_after(Duration::ZERO);
             Ok(())
@@ -182,7 +189,7 @@ mod tests {
     #[test]
     fn patience_has_an_end_if_the_user_wants_one() {
         for most in [Duration::ZERO, Duration::from_millis(100)] {
-            let patience = Patience::new(Some(most));
+            let patience = Patience::new(Some(most), Timer::default());
             assert!(patience.repeat(|| Ok(()), || fail(Problem::Denied)).is_err());
             assert_eq!(patience.trouble(), None);
         }

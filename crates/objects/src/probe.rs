@@ -40,7 +40,7 @@ fn try_conditions(store: &dyn Store, name: &str) -> Result<Option<Clock>, StoreE
     let first = store.get_versioned(name)?;
     store.replace(name, content("third"), &first.version, &first.content)?;
     let is_refused = is_refused(store.try_replace(name, content("fourth"), &first.version))?;
-    Ok(is_refused.then(|| Clock::of_store(first.modified)))
+    Ok(is_refused.then(|| Clock::of_store(first.modified, store.timer())))
 }
 
 fn is_refused<T>(result: Result<T, StoreError>) -> Result<bool, StoreError> {

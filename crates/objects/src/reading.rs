@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use larder_platform::uptime;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::ObjectsError;
@@ -194,7 +193,7 @@ impl Shared {
         loop {
             let mut wanted = self.wanted.lock();
             if !wanted.has_ended {
-                self.changed.wait_for(&mut wanted, pause);
+                self.store.timer().wait(&self.changed, &mut wanted, pause);
             }
             if wanted.has_ended {
                 return;
@@ -238,7 +237,7 @@ impl Shared {
         let last = wanted.states.last_key_value().map(|(last, _)| *last);
         let last = last.filter(|_| !wanted.follows);
         drop(wanted);
-        let (began, name) = (uptime(), new_name());
+        let (began, name) = (self.store.timer().now(), new_name());
         let lease = Lease { first, last, holds: HOLDS, reader: self.reader.clone() };
         self.store.create(&name, lease.encode())?;
         let until = began + Duration::from_secs(HOLDS);
@@ -248,12 +247,12 @@ impl Shared {
             let mut wanted = self.wanted.lock();
             std::mem::replace(&mut wanted.safe_until, until)
         };
-        facts::note_lease(Some(until));
+        facts::note_lease(Some((self.store.timer(), until)));
         if let Some(before) = before {
             // It ends by itself.
             let _ = self.store.delete(&before);
         }
-        if uptime() >= safe_until {
+        if self.store.timer().now() >= safe_until {
             self.check_kept(first)?;
         }
         Ok(())

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::cache::CacheFolder;
 use crate::error::ObjectsError;
+use crate::journal::JournalOptions;
 use crate::keys::KeySource;
 use crate::quantity::{parse_seconds, parse_size};
 
@@ -18,6 +19,9 @@ const CACHE: &str = "LARDER_CACHE";
 const KEY_FILE: &str = "LARDER_KEY_FILE";
 const KEY_COMMAND: &str = "LARDER_KEY_COMMAND";
 const KEY: &str = "LARDER_KEY";
+/// Where flushes wait for the store, and how long that file becomes.
+const JOURNAL: &str = "LARDER_JOURNAL";
+const JOURNAL_SIZE: &str = "LARDER_JOURNAL_SIZE";
 /// What the files there take at most.
 const CACHE_SIZE: &str = "LARDER_CACHE_SIZE";
 
@@ -25,6 +29,8 @@ const CACHE_SIZE: &str = "LARDER_CACHE_SIZE";
 pub(crate) const STORAGE_CLASS: &str = "LARDER_STORAGE_CLASS";
 
 const DEFAULT_CACHE_BYTES: u64 = 4 << 30;
+
+const DEFAULT_JOURNAL_BYTES: u64 = 1 << 30;
 
 /// What a user sets for all stores of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +40,8 @@ pub struct Settings {
     pub patience: Option<Duration>,
     /// Where content of segments is kept on a disk of this machine.
     pub cache: Cached,
+    /// The journal of what is opened for writing.
+    pub journal: Option<JournalOptions>,
     /// The key of what is encrypted.
     pub key: Option<KeySource>,
     /// The storage class of objects that hold content, by its name at the service. It does not
@@ -56,7 +64,7 @@ impl Settings {
     /// The settings of this process: `LARDER_PATIENCE` (`5m`; for ever for a writer),
     /// `LARDER_CACHE` (a folder; by default
     /// `larder` in the user's folder for caches), `LARDER_CACHE_SIZE` (`4G`; `0`: no cache),
-    /// `LARDER_STORAGE_CLASS`, and one of `LARDER_KEY_FILE`, `LARDER_KEY_COMMAND` and `LARDER_KEY`.
+    /// `LARDER_JOURNAL`, `LARDER_JOURNAL_SIZE` (`1G`), `LARDER_STORAGE_CLASS`, and one of `LARDER_KEY_FILE`, `LARDER_KEY_COMMAND` and `LARDER_KEY`.
     ///
     /// # Errors
     /// [`ObjectsError::Setting`].
@@ -79,9 +87,11 @@ impl Settings {
             (None, Some(path)) => Cached::Remote(folder(path)),
             (None, None) => Cached::Nothing,
         };
+        let len_bytes = number(JOURNAL_SIZE, parse_size)?.unwrap_or(DEFAULT_JOURNAL_BYTES);
+        let journal = variable(JOURNAL).map(|path| JournalOptions { path: path.into(), len_bytes });
         let patience = patience.map(Duration::from_secs);
         let storage_class = variable(STORAGE_CLASS).map(|it| it.to_string_lossy().into_owned());
-        Ok(Self { patience, cache, key: key(&variable)?, storage_class })
+        Ok(Self { patience, cache, journal, key: key(&variable)?, storage_class })
     }
 }
 
@@ -140,6 +150,14 @@ mod tests {
         );
         assert_eq!(cache(&[("LARDER_CACHE", "/ssd"), ("LARDER_CACHE_SIZE", "0")]), Cached::Nothing);
         assert_eq!(cache(&[]), Cached::Nothing);
+    }
+
+    #[test]
+    fn a_journal_has_a_length() {
+        let journal = |variables: &[(&str, &str)]| settings(variables).unwrap().journal;
+        assert_eq!(journal(&[("LARDER_JOURNAL_SIZE", "1G")]), None);
+        let found = journal(&[("LARDER_JOURNAL", "/ssd"), ("LARDER_JOURNAL_SIZE", "64M")]);
+        assert_eq!(found, Some(JournalOptions { path: "/ssd".into(), len_bytes: 64 << 20 }));
     }
 
     #[test]

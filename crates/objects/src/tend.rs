@@ -28,11 +28,11 @@ impl Tending {
         let seen = Arc::clone(&ends);
         let tend = move || {
             let (ends, changed) = &*seen;
-            let mut period = PERIOD;
+            let (mut period, timer) = (PERIOD, writer.timer());
             loop {
                 let mut ended = ends.lock();
                 if !*ended {
-                    changed.wait_for(&mut ended, period);
+                    timer.wait(changed, &mut ended, period);
                 }
                 if *ended {
                     return;

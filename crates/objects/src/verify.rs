@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
@@ -12,6 +13,7 @@ use crate::head;
 use crate::id::{Kind, ObjectId};
 use crate::manifest::Manifest;
 use crate::map::{Checkpoint, ObjectRecord, PageRef, RootRef};
+use crate::reading::Reading;
 use crate::segment;
 use crate::store::{Based, Problem, Store};
 
@@ -54,11 +56,19 @@ impl fmt::Display for Finding {
 /// Those of the manifest, and of a store that cannot be read at this time. What is missing or
 /// damaged is a finding.
 pub fn verify(
-    store: &dyn Store,
+    store: &Arc<dyn Store>,
     mut tell: impl FnMut(u64, u64) + Send,
 ) -> Result<Verified, ObjectsError> {
-    let manifest = head::read(store)?;
-    let store = &Based::new(store, manifest.bases.clone());
+    let (since, mut manifest) = (store.timer().now(), head::read(&**store)?);
+    // Nothing goes that any kept state needs, however long it takes.
+    let reading = Reading::begin(store);
+    if Reading::is_urgent(&manifest) {
+        reading.hold_from(first_state(&manifest));
+        manifest = head::read(&**store)?;
+    }
+    let _read = reading.note(first_state(&manifest), &manifest, since);
+    reading.follow();
+    let store = &Based::new(&**store, manifest.bases.clone());
     let findings = Mutex::new(Vec::new());
     let checkpoints = verify_maps(store, &manifest, &findings)?;
     // The last checkpoint knows all objects that it or an earlier state needs.
@@ -95,6 +105,10 @@ pub fn verify(
         findings.push(Finding { problem, states: None });
     }
     Ok(Verified { bytes: total - wrong.into_inner(), findings })
+}
+
+fn first_state(manifest: &Manifest) -> u64 {
+    manifest.states().next().map_or(0, |state| state.number)
 }
 
 /// A checkpoint, and the kept states that begin with it.

@@ -136,6 +136,14 @@ fn write_objects(out: &mut impl Write, metrics: &Metrics) -> io::Result<()> {
         seconds => format!("everything, except what was written in the last {seconds:.0} s"),
     };
     writeln!(out, "The store has:   {undurable}")?;
+    if let (Some(bytes), Some(is_given_up)) = (value("journal_bytes"), value("journal_given_up")) {
+        let journal = match (is_given_up, bytes) {
+            (1.0, _) => "given up since its disk failed: fsync waits for the store".to_owned(),
+            (_, 0.0) => "nothing that the store lacks".to_owned(),
+            (_, bytes) => format!("{bytes:.0} bytes that the store lacks"),
+        };
+        writeln!(out, "The journal has: {journal}")?;
+    }
     let seconds = value("outage_seconds_total").unwrap_or_default();
     writeln!(out, "Outages:         {outages}, of {seconds:.0} s together")?;
     if let (Some(state), Some(time)) =

@@ -101,6 +101,12 @@ fn put_objects(text: &mut Text, facts: &Facts) {
     let help = "How old the oldest write is that the store lacks.";
     let undurable = facts.undurable.map_or(0.0, |age: Duration| age.as_secs_f64());
     text.gauge("objects_undurable_seconds", help, undurable);
+    if let Some(journal) = facts.journal {
+        let help = "How much the journal on this machine has that the store lacks.";
+        text.gauge("objects_journal_bytes", help, journal.bytes as f64);
+        let help = "Whether the journal is used no more, since its disk failed.";
+        text.gauge("objects_journal_given_up", help, f64::from(u8::from(journal.is_given_up)));
+    }
     if let Some(state) = facts.reading {
         let help = "The number of the state that is shown.";
         text.gauge("objects_shown_state", help, state.number as f64);

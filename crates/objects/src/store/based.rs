@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::{Listed, Store, StoreError, Version, Versioned};
 use crate::id::Kind;
 use crate::manifest::Base;
+use crate::timer::Timer;
 
 /// A store in which objects of early epochs are read from other places. They are never written or
 /// deleted there.
@@ -75,5 +76,9 @@ impl<S: Deref<Target: Store> + Send + Sync> Store for Based<S> {
 
     fn trouble(&self) -> Option<String> {
         self.store.trouble()
+    }
+
+    fn timer(&self) -> Timer {
+        self.store.timer()
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 
 use super::{Listed, Store, StoreError, Version, Versioned};
+use crate::timer::Timer;
 
 /// Requests, and the bytes that they moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -157,5 +158,9 @@ impl<S: Store> Store for Counting<S> {
 
     fn trouble(&self) -> Option<String> {
         self.store.trouble()
+    }
+
+    fn timer(&self) -> Timer {
+        self.store.timer()
     }
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::timer::Timer;
+
 use super::{Listed, Store, StoreError, Version, Versioned};
 
 /// A store that treats all requests to another one alike: it repeats, delays or refuses them.
@@ -29,6 +31,11 @@ pub trait Layer: Send + Sync + fmt::Debug {
     /// Why requests wait at this time, if any does.
     fn trouble(&self) -> Option<String> {
         self.below().trouble()
+    }
+
+    /// How its users measure time, if that is not as the other store says.
+    fn timer(&self) -> Option<Timer> {
+        None
     }
 }
 
@@ -103,5 +110,9 @@ impl<L: Layer> Store for L {
 
     fn trouble(&self) -> Option<String> {
         Layer::trouble(self)
+    }
+
+    fn timer(&self) -> Timer {
+        Layer::timer(self).unwrap_or_else(|| self.below().timer())
     }
 }

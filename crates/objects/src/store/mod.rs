@@ -23,6 +23,8 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use crate::timer::Timer;
+
 pub(crate) use based::Based;
 pub use counting::{Counting, Requests, requests_of_this_process};
 pub use directory::Directory;
@@ -175,6 +177,11 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Why requests wait at this time, if any does.
     fn trouble(&self) -> Option<String> {
         None
+    }
+
+    /// How its users measure time and wait.
+    fn timer(&self) -> Timer {
+        Timer::default()
     }
 }
 

@@ -6,13 +6,13 @@
 //!   caller that tries each part of what it wants, or every copy, does not wait for each of them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::{Layer, Problem, Store, StoreError};
 use crate::facts;
+use crate::timer::Timer;
 
 /// The first pause between two attempts. Each one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -34,12 +34,13 @@ const LOST_PAUSE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Retrying<S> {
     store: S,
+    timer: Timer,
     patience: Duration,
     has_answered: AtomicBool,
     /// Whether a warning has told that it does not answer.
     is_told: AtomicBool,
     /// When the last request to a lost store failed.
-    lost: Mutex<Option<Instant>>,
+    lost: Mutex<Option<Duration>>,
     /// The last error, until the store answers.
     trouble: Mutex<Option<String>>,
 }
@@ -49,6 +50,7 @@ impl<S: Store> Retrying<S> {
     /// for 5 seconds until the store has answered once.
     pub fn new(store: S, patience: Duration) -> Self {
         Self {
+            timer: store.timer(),
             store,
             patience,
             has_answered: AtomicBool::new(false),
@@ -69,14 +71,14 @@ impl<S: Store> Retrying<S> {
         request: impl Fn() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let is_lost = match self.lost() {
-            Some(failed) if failed.elapsed() < LOST_PAUSE => {
+            Some(failed) if self.timer.elapsed(failed) < LOST_PAUSE => {
                 let why = "the store does not answer";
                 return Err(StoreError::new(Problem::Temporary, self.store.name(), name, why));
             }
             lost => lost.is_some(),
         };
         let patience = if is_lost { Duration::ZERO } else { self.patience() };
-        let started = Instant::now();
+        let started = self.timer.now();
         let mut pause = FIRST_PAUSE;
         loop {
             let error = match request() {
@@ -89,15 +91,15 @@ impl<S: Store> Retrying<S> {
             if self.trouble.lock().replace(error.to_string()).is_none() {
                 facts::begin_outage();
             }
-            let left = patience.saturating_sub(started.elapsed());
+            let left = patience.saturating_sub(self.timer.elapsed(started));
             if left.is_zero() {
-                self.set_lost(Some(Instant::now()));
+                self.set_lost(Some(self.timer.now()));
                 return Err(error);
             }
             if pause >= Duration::from_secs(1) && !self.is_told.swap(true, Ordering::Relaxed) {
                 tracing::warn!("{error}; trying again for {} s", left.as_secs());
             }
-            thread::sleep(jittered(pause).min(left));
+            self.timer.sleep(jittered(pause).min(left));
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
@@ -115,11 +117,11 @@ impl<S: Store> Retrying<S> {
         }
     }
 
-    fn lost(&self) -> Option<Instant> {
+    fn lost(&self) -> Option<Duration> {
         *self.lost.lock()
     }
 
-    fn set_lost(&self, lost: Option<Instant>) {
+    fn set_lost(&self, lost: Option<Duration>) {
         *self.lost.lock() = lost;
     }
 }
@@ -207,7 +209,7 @@ mod tests {
         }
         assert_eq!(attempts.get(), 0);
         // One request now and then finds out.
-        let long_ago = Instant::now().checked_sub(LOST_PAUSE).unwrap();
+        let long_ago = retrying.timer.now().saturating_sub(LOST_PAUSE);
         retrying.set_lost(Some(long_ago));
         assert!(retrying.repeat("object", fail).is_err());
         assert_eq!(attempts.get(), 1);

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::part::Checksum;
 use crate::codec::{Decoder, Encoder, Malformed};
+use crate::confirmed::Confirmed;
 use crate::error::ObjectsError;
 use crate::fetch::understood;
 use crate::store::{Problem, Store, Versioned};
@@ -326,8 +327,9 @@ impl Catalogue {
     pub(super) fn change_for_sure<T>(
         store: &dyn Store,
         change: impl FnMut(&mut Self) -> Result<T, ObjectsError>,
-    ) -> Result<(Self, T), ObjectsError> {
-        Self::replace(store, change, |_, _| true)
+    ) -> Result<(Self, T, Confirmed), ObjectsError> {
+        let (catalogue, result) = Self::replace(store, change, |_, _| true)?;
+        Ok((catalogue, result, Confirmed::by_a_write()))
     }
 
     fn replace<T>(

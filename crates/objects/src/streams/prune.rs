@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 
 use super::catalogue::{Catalogue, Stream, StreamId, Unfinished};
 use super::part::{INDEXES, Index, IndexName, PARTS, Part};
-use crate::each;
 use crate::error::ObjectsError;
 use crate::probe;
 use crate::store::{Listed, Store};
@@ -57,7 +56,7 @@ pub fn prune(
     let now = probe::conditions(store)?.now();
     // A change whose reply was lost is tried anew, and finds nothing left to remove.
     let (mut removed, mut forgotten) = (Vec::<Stream>::new(), HashSet::new());
-    let (catalogue, needed) = Catalogue::change_for_sure(store, |catalogue| {
+    let (catalogue, needed, confirmed) = Catalogue::change_for_sure(store, |catalogue| {
         let (going, needed) = choose(store, catalogue, pruning)?;
         let going = catalogue.streams.extract_if(.., |stream| going.contains(&stream.id));
         for stream in going {
@@ -73,7 +72,7 @@ pub fn prune(
     removed.retain(|stream| !catalogue.knows(stream.id));
     let unneeded = unneeded(store, &catalogue, &listed)?;
     let deleted = unneeded.len() as u64;
-    each::delete(store, &unneeded, |done| tell(done, deleted))?;
+    confirmed.delete_each(store, &unneeded, |done| tell(done, deleted))?;
     Ok(Pruned { removed, needed, forgotten: forgotten.len() as u64, deleted })
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::mem;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -55,7 +55,7 @@ pub struct Upload {
     checksums: Vec<Checksum>,
     len_bytes: u64,
     found_bytes: u64,
-    last_sign: Instant,
+    last_sign: Duration,
 }
 
 /// A part that is in the store.
@@ -92,6 +92,7 @@ impl Upload {
         let listed = store.list(&Part::folder(registered.id))?;
         let there = listed.iter().filter_map(|it| Some((Part::parse(&it.name)?, it.len_bytes)));
         Ok(Begun::Upload(Box::new(Self {
+            last_sign: store.timer().now(),
             store,
             clock,
             pace,
@@ -102,7 +103,6 @@ impl Upload {
             checksums: Vec::new(),
             len_bytes: 0,
             found_bytes: 0,
-            last_sign: Instant::now(),
         })))
     }
 
@@ -178,7 +178,7 @@ impl Upload {
         {
             self.note(&sent?);
         }
-        if self.last_sign.elapsed() >= SIGN_OF_LIFE {
+        if self.store.timer().elapsed(self.last_sign) >= SIGN_OF_LIFE {
             self.show_life()?;
         }
         let content = Bytes::from(mem::take(&mut self.open));
@@ -204,7 +204,7 @@ impl Upload {
             }
             Ok(())
         })?;
-        self.last_sign = Instant::now();
+        self.last_sign = self.store.timer().now();
         Ok(())
     }
 }

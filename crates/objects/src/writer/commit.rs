@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::copies;
 use crate::head::Stored;
 use crate::id::ObjectId;
 use crate::manifest::Manifest;
@@ -114,12 +113,7 @@ impl Commit {
 
     /// Makes sure that there is a copy of the manifest in the store.
     pub(super) fn copy(&mut self, store: &dyn Store) -> Result<(), StoreError> {
-        let Stored { content, is_copied, .. } = &mut self.stored;
-        if !*is_copied && let Ok(manifest) = Manifest::decode(content) {
-            copies::make(store, &manifest, content)?;
-            *is_copied = true;
-        }
-        Ok(())
+        self.stored.copy(store)
     }
 
     /// Whether a segment was adopted since the checkpoint.

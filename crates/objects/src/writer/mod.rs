@@ -26,6 +26,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::Clock;
 use crate::compact;
+use crate::confirmed::Confirmed;
 use crate::content::Content;
 use crate::each::each;
 use crate::error::ObjectsError;
@@ -43,6 +44,7 @@ use crate::pool::Pool;
 use crate::segment::{Closed, OpenSegment};
 use crate::states::State;
 use crate::store::Store;
+use crate::timer::Timer;
 
 mod commit;
 mod open;
@@ -108,7 +110,8 @@ impl Writer {
         clock: Clock,
         options: &Options,
     ) -> Self {
-        let shared = Shared::new(content, Patience::new(options.patience), &manifest);
+        let patience = Patience::new(options.patience, content.store.timer());
+        let shared = Shared::new(content, patience, &manifest);
         let open = Open::new(manifest.epoch, options.segment_bytes);
         shared.expect(&open.segment);
         Self {
@@ -233,6 +236,11 @@ impl Writer {
         }
     }
 
+    /// Repeats each request for so long only.
+    pub(crate) fn have_patience_for(&self, time: Duration) {
+        self.shared.patience.shorten(time);
+    }
+
     /// Makes a checkpoint if one finds what no kept state needs any more, and deletes what is due.
     pub(crate) fn tend(&self) -> Result<(), ObjectsError> {
         self.shared.check()?;
@@ -282,9 +290,19 @@ impl Writer {
         self.shared.recording(|| self.shared.replace(&mut commit, manifest))
     }
 
+    /// What its last manifest does not need may be deleted.
+    pub(crate) fn confirmed(&self) -> Confirmed {
+        self.commit.lock().stored.confirmed()
+    }
+
     /// What the manifest and the flushes in the store say together.
     pub(crate) fn manifest(&self) -> Manifest {
         self.commit.lock().manifest.clone()
+    }
+
+    /// How its threads wait.
+    pub(crate) fn timer(&self) -> Timer {
+        self.store().timer()
     }
 
     /// The time, by the clock of the store.
@@ -426,7 +444,7 @@ impl Writer {
             return;
         }
         let (shared, open) = (Arc::clone(&self.shared), Arc::clone(&self.open));
-        let (commit, clock) = (Arc::clone(&self.commit), self.clock);
+        let (commit, clock) = (Arc::clone(&self.commit), self.clock.clone());
         let segment_bytes = self.segment_bytes as u64;
         self.rewriting.run(move || {
             let (checkpoint, groups) = {
@@ -490,10 +508,13 @@ impl Writer {
             return;
         }
         let (store, deleted) = (Arc::clone(&self.shared.content.store), self.deleted.clone());
+        let confirmed = commit.stored.confirmed();
         // Times of states may be later than the store's: leases have the store's.
-        let clock = self.clock;
+        let clock = self.clock.clone();
         self.pool.run(move || {
-            let delete = |object: &ObjectRecord| Ok(store.delete(&object.kind.name(object.id))?);
+            let delete = |object: &ObjectRecord| {
+                Ok(confirmed.delete(&*store, &object.kind.name(object.id))?)
+            };
             let is_deleted = hold::not_held(&*store, expired, clock.now()).and_then(|expired| {
                 each(&expired, delete, |object| {
                     deleted.lock().insert(object.id);
@@ -519,13 +540,14 @@ impl Writer {
         if expired.is_empty() || !commit.is_copied(self.store()) {
             return Ok(0);
         }
+        let confirmed = commit.stored.confirmed();
         drop(commit);
         let expired = hold::not_held(self.store(), expired, self.clock.now())?;
         let (store, all) = (self.store(), expired.len() as u64);
         let mut done = 0;
         each(
             &expired,
-            |doomed| Ok(store.delete(&doomed.kind.name(doomed.id))?),
+            |doomed| Ok(confirmed.delete(store, &doomed.kind.name(doomed.id))?),
             |doomed| {
                 self.deleted.lock().insert(doomed.id);
                 done += 1;

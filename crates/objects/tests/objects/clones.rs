@@ -84,7 +84,7 @@ impl Family<'_> {
     fn check(&self) {
         for copy in &self.copies {
             let store = self.store(&copy.name);
-            assert_sound(&*store);
+            assert_sound(&store);
             let device = ObjectDevice::open_read_only(store, None, &options()).unwrap();
             for (at, number) in copy.image.iter().enumerate() {
                 let mut found = [0; BLOCK];
@@ -154,7 +154,7 @@ fn what_only_a_clone_needed_goes_after_the_clone_has_gone() {
     let (forgotten, without) = fill(9);
     assert_eq!(forgotten, 1);
     assert!(without < with_clone, "{without} {with_clone}");
-    assert!(verify(&*store, |_, _| ()).unwrap().findings.is_empty());
+    assert!(verify(&store, |_, _| ()).unwrap().findings.is_empty());
 }
 
 #[test]

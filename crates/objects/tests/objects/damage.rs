@@ -13,11 +13,11 @@ use larder_objects::streams::{
     Begun, Catalogue, Description, Download, Name, Origin, Pace, Upload,
 };
 use larder_objects::{
-    CacheFolder, DataKey, Listed, ObjectDevice, Options, Policy, Store, StoreError, Version,
-    Versioned, verify,
+    CacheFolder, DataKey, Layer, Listed, ObjectDevice, Options, Policy, Problem, Store, StoreError,
+    Version, Versioned, verify,
 };
 
-use crate::support::{MemoryStore, assert_sound, keys, opened};
+use crate::support::{MemoryStore, assert_sound, error, keys, opened};
 
 const MIB: usize = 1 << 20;
 const LEN: usize = 12 * MIB;
@@ -204,7 +204,7 @@ fn collect_garbage(key: Option<&DataKey>) {
             let is_last = store.replies() <= first;
             drop(shared);
             let store = opened(into_store(store).again(wrong, u64::MAX, 0), key);
-            assert_sound(&*store);
+            assert_sound(&store);
             let device = ObjectDevice::open_read_only(store, None, &options).unwrap();
             for block in (0..512).step_by(8) {
                 let mut found = [0; BLOCK];
@@ -240,7 +240,7 @@ fn damage_and_verify(key: Option<&DataKey>) {
             device.flush().unwrap();
         }
     }
-    assert_sound(&*store);
+    assert_sound(&store);
     let names = memory.names();
     let objects = names.iter().filter(|name| !name.starts_with("probe-"));
     let damage = |name: &str| {
@@ -251,7 +251,7 @@ fn damage_and_verify(key: Option<&DataKey>) {
         memory.replace(name, content.into(), &found.version, &found.content).unwrap();
         found.content
     };
-    let findings = || verify(&*store, |_, _| ()).unwrap().findings;
+    let findings = || verify(&store, |_, _| ()).unwrap().findings;
     let mut damaged = Vec::new();
     for name in objects {
         let before = damage(name);
@@ -264,7 +264,7 @@ fn damage_and_verify(key: Option<&DataKey>) {
         let version = memory.get_versioned(name).unwrap();
         memory.replace(name, before, &version.version, &version.content).unwrap();
     }
-    assert_sound(&*store);
+    assert_sound(&store);
     // It goes on after the first.
     for kind in ["segments/", "flushes/"] {
         let before = findings().len();
@@ -317,4 +317,60 @@ fn receive(key: Option<&DataKey>) {
             }
         }
     }
+}
+
+/// Refuses to create so many copies of manifests.
+#[derive(Debug)]
+struct FewCopies(MemoryStore, AtomicU64);
+
+impl Layer for FewCopies {
+    type Below = MemoryStore;
+
+    fn below(&self) -> &MemoryStore {
+        &self.0
+    }
+
+    fn pass<T>(
+        &self,
+        name: &str,
+        call: impl Fn(&MemoryStore) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let less = |left: u64| left.checked_sub(1);
+        let order = Ordering::SeqCst;
+        if name.starts_with("copies/") && self.1.fetch_update(order, order, less).is_ok() {
+            return Err(error(Problem::Other, name));
+        }
+        call(&self.0)
+    }
+}
+
+/// The checkpoint of a writer that closed has a state, which no flush has: without a copy of its
+/// manifest, or of the next one, the flushes of the next writer seem to lack one before them.
+#[test]
+fn flushes_lead_on_from_a_copy_though_some_were_not_made() {
+    let few = Arc::new(FewCopies(MemoryStore::default(), AtomicU64::new(0)));
+    let store: Arc<dyn Store> = Arc::clone(&few) as _;
+    ObjectDevice::create(&*store, 1 << 20, Policy::default(), 0).unwrap();
+    let open = || ObjectDevice::open_elsewhere(Arc::clone(&store), &Options::default()).unwrap();
+    let refuse = |copies: u64| few.1.store(copies, Ordering::SeqCst);
+    let writer = open();
+    writer.write_at(&[1; 512], 0).unwrap();
+    writer.flush().unwrap();
+    refuse(1);
+    drop(writer);
+    refuse(1);
+    let writer = open();
+    writer.write_at(&[2; 512], 512).unwrap();
+    writer.flush().unwrap();
+    // It ends without closing the device, and somebody damages the manifest.
+    let left = few.0.copy();
+    let found = left.get_versioned("manifest").unwrap();
+    let damaged = found.content.slice(1..);
+    left.replace("manifest", damaged, &found.version, &found.content).unwrap();
+    let left: Arc<dyn Store> = Arc::new(left);
+    let reader = ObjectDevice::open_read_only(left, None, &Options::default()).unwrap();
+    let mut bytes = [0; 1024];
+    reader.read_at(&mut bytes, 0).unwrap();
+    assert_eq!((bytes[0], bytes[1023]), (1, 2));
+    drop(writer);
 }

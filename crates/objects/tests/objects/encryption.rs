@@ -88,7 +88,7 @@ fn nothing_can_be_read_in_the_store() {
     write(&store);
     send(&store);
     assert!(read(&store) == receive(&store));
-    assert_sound(&*store);
+    assert_sound(&store);
     let host = fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim_ascii();
     let catalogue = Catalogue::load(&*store).unwrap();
@@ -155,7 +155,7 @@ fn objects_that_are_exchanged_or_cut_off_are_found_out() {
         }
         put(&memory, name, &content);
     }
-    assert_sound(&*store);
+    assert_sound(&store);
     assert!(read(&store) == receive(&store));
 }
 
@@ -186,7 +186,7 @@ impl Place {
 
     fn settings(&self, secret: Option<&str>) -> Settings {
         let key = secret.map(|secret| self.secret(secret));
-        Settings { patience: None, cache: Cached::Nothing, key, storage_class: None }
+        Settings { patience: None, cache: Cached::Nothing, journal: None, key, storage_class: None }
     }
 
     fn create(&self, secret: &str) -> Result<(), ObjectsError> {
@@ -293,7 +293,7 @@ fn keys_come_and_go_while_a_device_is_open() {
     write(4);
     drop(device);
     let store = place.open(Some("jam")).unwrap();
-    assert_sound(&*store);
+    assert_sound(&store);
     let device = ObjectDevice::open_read_only(store, None, &Options::default()).unwrap();
     let mut found = [0; 1000];
     device.read_at(&mut found, 0).unwrap();

@@ -389,7 +389,7 @@ impl History {
         self.retire_fenced();
         let options = self.options();
         let store = self.seen();
-        assert_sound(&*store);
+        assert_sound(&store);
         self.assert_states(&options);
         if self.rng.random_bool(0.3) {
             self.lose_the_manifest();
@@ -400,7 +400,7 @@ impl History {
         self.assert_possible(&read(&device).unwrap());
         drop(device);
         self.assert_states(&options);
-        assert_sound(&*store);
+        assert_sound(&store);
         assert_nothing_is_left(&self.store, &store, &options);
     }
 
@@ -423,7 +423,7 @@ impl History {
             assert!(matches!(made, Err(ObjectsError::Lost { .. })), "{made:?}");
         }
         rebuild(&*store).unwrap();
-        assert_sound(&*store);
+        assert_sound(&store);
         assert!(matches!(rebuild(&*store), Err(ObjectsError::Sound { .. })));
     }
 

@@ -315,7 +315,7 @@ fn run(
     if take_over(plain(), &told).is_none() {
         told.lock().object("nobody can open it any more".to_owned());
     }
-    match verify(&*store, |_, _| ()) {
+    match verify(&(Arc::clone(&store) as Arc<dyn Store>), |_, _| ()) {
         Ok(verified) if verified.findings.is_empty() => {}
         result => told.lock().object(format!("{result:?}")),
     }

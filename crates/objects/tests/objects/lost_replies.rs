@@ -56,7 +56,7 @@ fn make_and_write(store: &Arc<dyn Store>) {
         device.set_policy(Policy::default(), u64::from(round)).unwrap();
         device.collect_garbage(|_, _| ()).unwrap();
     }
-    assert_sound(&**store);
+    assert_sound(store);
 }
 
 #[test]

@@ -3,11 +3,14 @@
 mod cache;
 mod clones;
 mod damage;
+mod deletions;
 mod encryption;
 mod histories;
 mod interleavings;
+mod journal;
 mod leases;
 mod lost_replies;
+mod outages;
 mod refusals;
 mod replies;
 mod runbook;

@@ -130,7 +130,7 @@ fn try_one(key: Option<&DataKey>, problem: Problem, does_it: bool, first: u64, c
     let was_refused = store.requests.load(Ordering::Relaxed) > store.first;
     let store = opened(Arc::into_inner(store).unwrap().store, key);
     assert!(info(&*store).unwrap().is_closed || count > 1);
-    assert_sound(&*store);
+    assert_sound(&store);
     assert_content(&ObjectDevice::open_read_only(store, None, &options).unwrap(), ROUNDS);
     was_refused
 }
@@ -303,7 +303,7 @@ fn wrong_replies_to_a_writer_that_looks_do_not_end_it() {
                 }
                 drop(device);
                 let store: Arc<dyn Store> = Arc::new(Arc::into_inner(lying).unwrap().0);
-                assert_sound(&*store);
+                assert_sound(&store);
                 let device = ObjectDevice::open_read_only(store, None, &options).unwrap();
                 assert_content(&device, 30);
             });

@@ -42,13 +42,27 @@ fn the_runbook_has_every_error() {
             assert!(page.contains(part), "it does not have '{part}'");
         }
         // The others are explained by what they may say.
-        let others = ["Store(", "Damaged {", "Setting {", "Address {"];
+        let others = ["Store(", "Damaged {", "Setting {", "Address {", "Journal {"];
         let is_other = others.iter().any(|variant| error.contains(&format!("\n    {variant}")));
         assert!(!parts.is_empty() || is_other, "{error}");
     }
     let source = read("src/store/error.rs");
     for message in source.split("write!(f, ").skip(1).map(literal) {
         assert!(fixed(&message).all(|part| page.contains(part)), "{message}");
+    }
+}
+
+#[test]
+fn the_runbook_has_every_reason_to_refuse_a_journal() {
+    let page = read("../../docs/objects-runbook.md");
+    let source = read("src/journal/kept.rs");
+    let reasons: Vec<_> =
+        source.split("Malformed(\"").skip(1).map(|rest| format!("\"{rest}")).collect();
+    let named: Vec<_> =
+        source.split("let why = \"").skip(1).map(|rest| format!("\"{rest}")).collect();
+    assert!(reasons.len() + named.len() > 5);
+    for reason in reasons.iter().chain(&named).map(|source| literal(source)) {
+        assert!(page.contains(&reason), "it does not have '{reason}'");
     }
 }
 

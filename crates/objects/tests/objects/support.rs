@@ -59,7 +59,7 @@ pub(crate) fn keys() -> [Option<DataKey>; 2] {
 }
 
 /// All objects that kept states need are as they were written.
-pub(crate) fn assert_sound(store: &dyn Store) {
+pub(crate) fn assert_sound(store: &Arc<dyn Store>) {
     assert_eq!(verify(store, |_, _| ()).unwrap().findings, []);
 }
 
@@ -100,6 +100,13 @@ impl MemoryStore {
             if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
         let folder = folder.unwrap();
         Self { directory: Some((Directory::new(folder.path()), folder)), ..Self::default() }
+    }
+
+    /// A store in memory with the same objects.
+    pub(crate) fn copy(&self) -> Self {
+        let Objects { objects, versions, now } = &*self.objects.lock().unwrap();
+        let (objects, versions, now) = (objects.clone(), *versions, *now);
+        Self { objects: Mutex::new(Objects { objects, versions, now }), directory: None }
     }
 
     fn directory(&self) -> Option<&Directory> {

@@ -41,7 +41,7 @@ fn what_no_state_needs_goes_while_nobody_writes() {
     let before = device.requests();
     device.tend().unwrap();
     assert_eq!(device.requests(), before);
-    assert_sound(&*store);
+    assert_sound(&store);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn what_a_kept_state_needs_stays() {
         device.tend().unwrap();
     }
     assert!(segments(&memory) >= 4);
-    assert_sound(&*store);
+    assert_sound(&store);
 }
 
 #[test]
@@ -114,5 +114,5 @@ fn keys_that_may_not_delete_can_write() {
     device.write_at(&[7; 512], 0).unwrap();
     device.flush().unwrap();
     drop(device);
-    assert_sound(&*store);
+    assert_sound(&store);
 }

@@ -83,6 +83,11 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///                         ESTALE to programs that have them open. Content that an fsync made durable
 ///                         appears with the next commit
 ///   key-file=PATH         the file with the key of what is encrypted on object storage
+///   journal=PATH, journal-size=SIZE
+///                         on object storage: fsync waits for a file, a block device, or a file in a
+///                         directory of this machine, of so many bytes (1G), and the store gets what
+///                         was synced afterwards. After a crash the next mount with this journal
+///                         goes on from there
 ///   partition=N, offset=BYTES
 ///                         the same as --partition and --offset
 ///   compress, compress=ALGO:LEVEL, compress-force likewise

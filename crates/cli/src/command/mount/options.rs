@@ -47,10 +47,15 @@ pub struct Options {
     pub place: Place,
     /// The file with the key of what is encrypted on object storage.
     key_file: Option<OsString>,
+    /// The journal of what is on object storage, and how long its file becomes.
+    journal: Option<OsString>,
+    journal_size: Option<OsString>,
 }
 
-/// The variable that names the same file.
+/// The variables that say the same.
 const KEY_FILE: &str = "LARDER_KEY_FILE";
+const JOURNAL: &str = "LARDER_JOURNAL";
+const JOURNAL_SIZE: &str = "LARDER_JOURNAL_SIZE";
 
 /// Which subvolume to show.
 #[derive(Debug, PartialEq, Eq)]
@@ -243,8 +248,13 @@ impl Options {
 
     /// The variables of the environment that the options ask for, and that this process lacks.
     pub fn environment(&self) -> impl Iterator<Item = (&'static str, OsString)> {
-        let is_missing = |path: &&OsString| env::var_os(KEY_FILE).as_ref() != Some(path);
-        self.key_file.iter().filter(is_missing).map(|path| (KEY_FILE, path.clone()))
+        let given = [
+            (KEY_FILE, &self.key_file),
+            (JOURNAL, &self.journal),
+            (JOURNAL_SIZE, &self.journal_size),
+        ];
+        let given = given.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));
+        given.filter(|(name, value)| env::var_os(name).as_ref() != Some(value))
     }
 
     /// How to open the devices.
@@ -343,6 +353,15 @@ impl Options {
             ("degraded", None) => self.degraded = true,
             ("device", Some(path)) => self.devices.push(path.to_owned()),
             ("key-file", Some(path)) => self.key_file = Some(path.into()),
+            ("journal", Some(path)) => {
+                let path = std::path::absolute(path).with_context(|| format!("'{word}'"))?;
+                self.journal = Some(path.into());
+            }
+            ("journal-size", Some(size)) => {
+                let parsed = parse_size(size).map_err(anyhow::Error::msg);
+                parsed.with_context(|| format!("'{word}'"))?;
+                self.journal_size = Some(size.into());
+            }
             ("partition", Some(number)) => {
                 let number = parse_partition(number).map_err(anyhow::Error::msg);
                 self.place = Place::Partition(number.with_context(|| format!("'{word}'"))?);

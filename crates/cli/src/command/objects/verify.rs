@@ -28,7 +28,7 @@ impl Verify {
     pub fn run(self) -> Outcome {
         let store = store(&self.address)?;
         let mut progress = Progress::of_bytes();
-        let verified = larder_objects::verify(&*store, |done, total| progress.set_of(done, total))?;
+        let verified = larder_objects::verify(&store, |done, total| progress.set_of(done, total))?;
         drop(progress);
         let mut out = stdout();
         for finding in &verified.findings {

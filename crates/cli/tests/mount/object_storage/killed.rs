@@ -178,6 +178,63 @@ fn what_programs_synced_outlives_the_daemon() {
     end_and_check(&bucket, mounted);
 }
 
+/// What is in the journal alone follows when it is mounted again, and only with the journal.
+#[test]
+fn what_fsync_put_into_a_journal_outlives_the_daemon_and_an_outage() {
+    let bucket = Bucket::in_memory();
+    let mut mounted = mounted(&bucket, "pantry");
+    mounted.unmount();
+    let journal = mounted.folder().join("journal");
+    let option = format!("journal={},journal-size=64M", journal.display());
+    let (url, options) = (bucket.url("pantry"), ["-o", option.as_str()]);
+    mounted.serve(&options);
+    let content = |file: u64| file.to_le_bytes().repeat(1 + (file * 977 % 9000) as usize);
+    let mut files = 0;
+    for _ in 0..3 * effort() {
+        bucket.set(super::Weather { is_down: true, ..super::Weather::default() });
+        for file in files..files + 30 {
+            super::write_and_sync(&mounted.join(file.to_string()), &content(file)).unwrap();
+        }
+        files += 30;
+        let health = succeed(bucket.larder().arg("health").arg(mounted.path()));
+        assert!(health.contains("bytes that the store lacks"), "{health}");
+        mounted.kill();
+        bucket.set(super::Weather::default());
+        let output = bucket.larder().args(["objects", "rollback", &format!("{url}@0")]).output();
+        let said = String::from_utf8(output.unwrap().stderr).unwrap();
+        assert!(said.contains("mount it with -o journal=/"), "{said}");
+        mounted.serve(&options);
+        for file in 0..files {
+            let found = fs::read(mounted.join(file.to_string())).unwrap();
+            assert!(found == content(file), "file {file}");
+        }
+    }
+    end_and_check(&bucket, mounted);
+}
+
+#[test]
+fn what_programs_synced_outlives_the_daemon_with_a_journal() {
+    let (bucket, mut rng) = (Bucket::in_memory(), StdRng::seed_from_u64(seed(7)));
+    let mut mounted = mounted(&bucket, "pantry");
+    mounted.unmount();
+    let option = format!("journal={}", mounted.folder().join("journal").display());
+    let options = ["-o", option.as_str()];
+    mounted.serve(&options);
+    let mut programs = Programs::new();
+    Programs::prepare(&mounted.path());
+    for round in 0..2 * effort() {
+        bucket.set(if round % 2 == 1 { FAR_AWAY } else { super::Weather::default() });
+        programs.start(&mounted.path());
+        thread::sleep(moment(&mut rng));
+        mounted.kill();
+        programs.end();
+        mounted.serve(&options);
+        programs.assert_kept(&mounted.path());
+    }
+    bucket.set(super::Weather::default());
+    end_and_check(&bucket, mounted);
+}
+
 #[test]
 #[ignore = "needs versitygw, a download"]
 fn programs_go_on_when_the_server_was_killed() {

@@ -18,6 +18,7 @@ use crate::codec::Malformed;
 use crate::fetch::ATTEMPTS;
 use crate::keys::DataKey;
 use crate::manifest;
+use crate::timer::Timer;
 
 /// A store that seals objects on their way to another one, and opens them on their way back. Each
 /// is bound to its name.
@@ -133,5 +134,9 @@ impl<S: Store> Store for Encrypted<S> {
 
     fn trouble(&self) -> Option<String> {
         self.store.trouble()
+    }
+
+    fn timer(&self) -> Timer {
+        self.store.timer()
     }
 }
