@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use crate::RangeUnion;
+use crate::ranges::RangeUnion;
 use larder_filesystem::{Error, ExtentKind, FileType, Inode, Result, UsedExtent};
 
 /// Bytes of data of a file, or of all files below a directory, as `btrfs filesystem du -s` counts

@@ -10,7 +10,7 @@ use larder_format::node::MAX_LEVELS;
 
 use crate::root_sets::{RootSets, SetId};
 use crate::roots::Roots;
-use crate::{AccountingPhase, Watch};
+use crate::watch::{AccountingPhase, Watch};
 
 /// A block that a pointer leads to.
 #[derive(Clone, Copy)]

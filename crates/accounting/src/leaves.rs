@@ -17,7 +17,7 @@ use crate::root_sets::{RootSets, SetId};
 use crate::roots::Roots;
 use crate::sorter::{BUFFER_BYTES, Sorted, Sorter};
 use crate::stored_as::StoredAs;
-use crate::{AccountingPhase, Watch};
+use crate::watch::{AccountingPhase, Watch};
 
 /// Most files that are places of their own.
 const MOST_FILES: usize = 2000;

@@ -49,10 +49,11 @@ mod shown;
 mod sorter;
 mod stored_as;
 mod sums;
+mod watch;
 
 use std::ops::ControlFlow;
 
-use larder_filesystem::{Error, Filesystem, Result};
+use larder_filesystem::{Filesystem, Result};
 
 use forest::Forest;
 use leaves::Leaves;
@@ -60,26 +61,18 @@ use places::Places;
 use root_sets::RootSets;
 use roots::Roots;
 use sums::Sums;
+use watch::Watch;
 
 pub use data_use::DataUse;
 pub use fragments::{Fragmentation, FragmentedFile, FragmentedFiles};
 pub use ranges::RangeUnion;
 pub use sharing::SharedExtents;
 pub use shown::{
-    Accounting, AccountingPhase, AccountingProgress, BlockGroupUse, EncodingUse, Others, Part,
-    PlaceKind, PlaceUse, SubvolumeState, SubvolumeUse,
+    Accounting, BlockGroupUse, EncodingUse, Others, Part, PlaceKind, PlaceUse, SubvolumeState,
+    SubvolumeUse,
 };
 pub use stored_as::StoredAs;
-
-/// Most errors of unreadable blocks whose texts are kept.
-const MOST_PROBLEMS: usize = 20;
-
-/// What is told and asked meanwhile.
-struct Watch<'a> {
-    observe: &'a mut dyn FnMut(AccountingProgress) -> ControlFlow<()>,
-    problems: Vec<String>,
-    unreadable: u64,
-}
+pub use watch::{AccountingPhase, AccountingProgress};
 
 impl Accounting {
     /// What takes the space of the last commit: by path, subvolume, compression and block group.
@@ -131,34 +124,5 @@ impl SharedExtents {
         observe: &mut dyn FnMut(AccountingProgress) -> ControlFlow<()>,
     ) -> Result<Option<Self>> {
         sharing::find(filesystem, Watch::new(filesystem, observe)?)
-    }
-}
-
-impl<'a> Watch<'a> {
-    fn new(
-        filesystem: &Filesystem,
-        observe: &'a mut dyn FnMut(AccountingProgress) -> ControlFlow<()>,
-    ) -> Result<Self> {
-        if filesystem.is_writable() {
-            return Err(Error::Invalid(
-                "the file system is open for writing, and changes; keep a state of it",
-            ));
-        }
-        Ok(Self { observe, problems: Vec::new(), unreadable: 0 })
-    }
-
-    fn tell(&mut self, phase: AccountingPhase, done: u64, total: u64) -> Result<()> {
-        match (self.observe)(AccountingProgress { phase, done, total }) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Error::Interrupted),
-        }
-    }
-
-    /// Notes a block that cannot be read, or an item that breaks the rules.
-    fn note(&mut self, problem: &Error) {
-        self.unreadable += 1;
-        if self.problems.len() < MOST_PROBLEMS {
-            self.problems.push(problem.to_string());
-        }
     }
 }

@@ -15,7 +15,7 @@ use crate::ranges::RangeUnion;
 use crate::root_sets::{RootSets, SetId};
 use crate::roots::Roots;
 use crate::sorter::temporary_file;
-use crate::{AccountingPhase, Watch};
+use crate::watch::{AccountingPhase, Watch};
 
 /// Ranges in a block of the file.
 const RANGES_PER_BLOCK: usize = 256;

@@ -54,29 +54,6 @@ pub struct Accounting {
     pub problems: Vec<String>,
 }
 
-/// How far an accounting is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct AccountingProgress {
-    /// What is being done.
-    pub phase: AccountingPhase,
-    /// Steps of this phase that are done.
-    pub done: u64,
-    /// All steps of this phase, as far as is known.
-    pub total: u64,
-}
-
-/// A part of the work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccountingPhase {
-    /// Reading the inner blocks of trees.
-    Trees,
-    /// Reading the leaves of subvolumes.
-    Files,
-    /// Adding up extents.
-    Extents,
-}
-
 /// What a subvolume holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

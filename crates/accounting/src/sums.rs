@@ -9,7 +9,7 @@ use crate::root_sets::{RootSets, SetId};
 use crate::roots::Roots;
 use crate::sorter::Sorted;
 use crate::stored_as::StoredAs;
-use crate::{AccountingPhase, Watch};
+use crate::watch::{AccountingPhase, Watch};
 use larder_filesystem::Result;
 
 /// Sums over extents, by the way that they are stored.
