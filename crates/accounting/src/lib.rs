@@ -13,7 +13,7 @@
 //!    leaves are read again than there are, however many snapshots share them.
 //! 4. `leaves`: opened subvolumes in the order of their keys, where the names of an inode come
 //!    before its extents; then the leaves that only closed ones have, in the order of addresses.
-//!    Each item that refers to an extent becomes a [`Reference`](reference::Reference) with the set
+//!    Each item that refers to an extent becomes a `Reference` with the set
 //!    of its leaf.
 //! 5. `sorter`: the references are sorted by extent, in runs that go to a temporary file.
 //! 6. `sums`: the references of one extent follow each other. The union of their sets says which
@@ -29,7 +29,7 @@
 //!
 //! # Memory
 //! About 50 bytes for each leaf of a subvolume, 100 for each directory of an opened one, the sets
-//! ([`root_sets`]), and [`sorter::BUFFER_BYTES`]. Nothing for each file or extent, except of the
+//! (`root_sets`), and the buffer of `sorter`. Nothing for each file or extent, except of the
 //! files that the result names. The temporary file has 64 bytes for each reference of a leaf.
 
 #![forbid(unsafe_code)]
