@@ -183,8 +183,8 @@ fn a_reader_that_is_killed_keeps_nothing() {
 /// not.
 #[test]
 fn a_state_that_ends_is_no_finding() {
-    let mut mounted = Mounted::with_size("1G");
-    mounted.shell(&format!("{TREE}; head -c 400M /dev/urandom > large"));
+    let mut mounted = Mounted::with_size("768M");
+    mounted.shell(&format!("{TREE}; head -c 300M /dev/urandom > large"));
     let read = |words: &[&str], path: PathBuf| {
         let mut program = larder();
         program.args(words).arg(path).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -205,7 +205,7 @@ fn a_state_that_ends_is_no_finding() {
     for (round, words) in
         [(1, &["check", "--check-data-csum"][..]), (2, &["report", "--check-data"])]
     {
-        for delay in [30, 100, 200] {
+        for delay in [30, 150] {
             let reader = read(words, mounted.path());
             thread::sleep(Duration::from_millis(delay));
             mounted.unmount();
@@ -215,7 +215,7 @@ fn a_state_that_ends_is_no_finding() {
         // The space of the large file is needed as soon as it is free.
         let reader = read(words, mounted.path());
         thread::sleep(Duration::from_millis(100));
-        mounted.shell("rm large; head -c 700M /dev/zero > large");
+        mounted.shell("rm large; head -c 500M /dev/zero > large");
         assert_told(reader.wait_with_output().unwrap(), 3 - round, "given up");
     }
     mounted.finish();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use larder_testkit::Scratch;
+use larder_testkit::{Scratch, effort};
 
 use crate::support::{Mounted, assert_same_lines, larder, shell};
 
@@ -178,7 +178,7 @@ fn what_takes_the_place_of_a_copy_keeps_its_owner() {
     for (from, copies) in
         [(mounted.join("small"), "cp -a small copies"), (large, "mkdir copies; chown 1000 copies")]
     {
-        for _ in 0..10 {
+        for _ in 0..4 * effort() {
             mounted.shell(&format!("rm -rf copies; {copies}; mkdir copies/root"));
             mounted.shell("umask 077; for i in $(seq 40); do echo secret > copies/root/$i; done");
             let mut exchange = exchanging(&mounted, "copies", &pairs);

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -436,18 +437,27 @@ pub(crate) fn a_listing_survives_changes() {
 
 #[test]
 fn an_inode_has_65535_names() {
-    let mounted = Mounted::new();
-    let first = mounted.join("first");
-    fs::write(&first, "x").unwrap();
-    fs::create_dir(mounted.join("d")).unwrap();
-    for number in 1..65_535 {
-        fs::hard_link(&first, mounted.join(format!("d/{number}"))).unwrap();
+    let mut mounted = Mounted::unmounted();
+    succeed(Command::new("truncate").args(["-s", "1G"]).arg(mounted.image()));
+    succeed(Command::new("mkfs.btrfs").arg("-q").arg(mounted.image()));
+    let link = |below: &Path, numbers: Range<u32>| {
+        for number in numbers {
+            fs::hard_link(below.join("first"), below.join(format!("d/{number}"))).unwrap();
+        }
+    };
+    {
+        let kernel = KernelMount::open(&[mounted.image()], "");
+        fs::write(kernel.path().join("first"), "x").unwrap();
+        fs::create_dir(kernel.path().join("d")).unwrap();
+        link(kernel.path(), 1..65_000);
     }
+    mounted.serve(&[]);
+    link(&mounted.path(), 65_000..65_535);
+    let first = mounted.join("first");
     assert_eq!(errno(fs::hard_link(&first, mounted.join("more"))), Some(Errno::MLINK));
     assert_eq!(fs::metadata(&first).unwrap().nlink(), 65_535);
     fs::remove_file(mounted.join("d/77")).unwrap();
     fs::hard_link(&first, mounted.join("more")).unwrap();
-    let mut mounted = mounted;
     mounted.unmount();
     // btrfs check takes minutes for so many names of one inode.
     succeed(larder().arg("check").arg(mounted.image()));
