@@ -9,6 +9,8 @@
 //!   makes none that says more than was ever true.
 //! - No object is deleted before there is a copy of a manifest that has what the object says. So the
 //!   newest copy and the flushes after it say all that the manifest and the flushes after it say.
+//! - Manifests of one device have different numbers. Another content under the number of a manifest
+//!   that the store has is left of a device that was set back since, and the copy takes its place.
 //! - Content that no flush says, that of a rollback, counts when there is a copy that says it.
 
 use bytes::Bytes;
@@ -49,7 +51,14 @@ pub(crate) fn make(
     manifest: &Manifest,
     content: &Bytes,
 ) -> Result<(), StoreError> {
-    store.create(&name(manifest.number), content.clone())?;
+    let copy = name(manifest.number);
+    match store.create(&copy, content.clone()) {
+        Err(error) if error.problem == Problem::Condition => {
+            let left = store.get_versioned(&copy)?;
+            store.replace(&copy, content.clone(), &left.version, &left.content)?;
+        }
+        result => result?,
+    }
     if let Some(old) = manifest.number.checked_sub(MOST)
         && let Err(error) = store.delete(&name(old))
     {

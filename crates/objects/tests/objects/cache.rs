@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use larder_device::Device;
-use larder_objects::{CacheFolder, Directory, ObjectDevice, Options, Policy, Store};
+use larder_objects::{CacheFolder, Directory, ObjectDevice, Options, Policy, Store, rebuild};
 
 const MIB: usize = 1 << 20;
 const LEN: usize = 24 * MIB;
@@ -71,6 +71,10 @@ fn a_store_that_was_set_back_is_not_mixed_with_what_it_was() {
     fs::write(store.join("manifest"), backup).unwrap();
     assert_eq!(read(&open(&store, &cache)), content(0));
     write(&store, &content(2));
+    assert_eq!(read(&open(&store, &cache)), content(2));
+    // Nor are the copies of the manifest.
+    fs::remove_file(store.join("manifest")).unwrap();
+    rebuild(&Directory::new(&store)).unwrap();
     assert_eq!(read(&open(&store, &cache)), content(2));
 }
 
