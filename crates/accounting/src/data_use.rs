@@ -23,7 +23,8 @@ impl DataUse {
     /// names counts once. Sharing is that of the last commit. `goes_on` is asked for each file.
     ///
     /// # Errors
-    /// What cannot be read; [`Interrupted`](larder_filesystem::ErrorKind::Interrupted) if `goes_on` stopped it.
+    /// What cannot be read; [`Interrupted`](larder_filesystem::ErrorKind::Interrupted) if `goes_on`
+    /// stopped it.
     pub fn of(inode: &Inode, goes_on: &mut dyn FnMut() -> ControlFlow<()>) -> Result<Self> {
         let mut sums = Sums::default();
         if inode.file_type() == FileType::Directory {

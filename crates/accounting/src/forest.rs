@@ -44,8 +44,8 @@ impl Met {
 }
 
 impl Forest {
-    /// Reads the inner blocks of all trees. No block is read twice, and each pointer leads one level
-    /// down: no image makes it endless.
+    /// Reads the inner blocks of all trees. No block is read twice, and each pointer leads one
+    /// level down: no image makes it endless.
     pub(crate) fn grow(
         filesystem: &Filesystem,
         roots: &Roots,

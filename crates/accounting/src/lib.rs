@@ -23,9 +23,9 @@
 //! [`SharedExtents::find`] goes the same way without opening any subvolume, and keeps only
 //! which extents are shared: `filesystem du` asks it when it has many extents to ask about.
 //!
-//! Nothing here looks at back references: whether a leaf is shared, and how, follows from the blocks
-//! above it. So shared (parent) references and those of snapshots need no resolving, and a wrong
-//! reference count makes no wrong sum.
+//! Nothing here looks at back references: whether a leaf is shared, and how, follows from the
+//! blocks above it. So shared (parent) references and those of snapshots need no resolving, and a
+//! wrong reference count makes no wrong sum.
 //!
 //! # Memory
 //! About 50 bytes for each leaf of a subvolume, 100 for each directory of an opened one, the sets
@@ -76,16 +76,18 @@ pub use watch::{AccountingPhase, AccountingProgress};
 
 impl Accounting {
     /// What takes the space of the last commit: by path, subvolume, compression and block group.
-    /// Sums are exact. `observe` is told how far it is, for each leaf at most, and may stop it. The temporary file is in `TMPDIR`, or in `/var/tmp`.
+    /// Sums are exact. `observe` is told how far it is, for each leaf at most, and may stop it. The
+    /// temporary file is in `TMPDIR`, or in `/var/tmp`.
     ///
     /// Tree blocks that cannot be read are left out, and counted.
     ///
     /// # Errors
-    /// [`InvalidInput`](larder_filesystem::ErrorKind::InvalidInput) in a file system that is open for writing,
-    /// which changes meanwhile (see [`Filesystem::keep_state`]); [`Interrupted`](larder_filesystem::ErrorKind::Interrupted) if `observe` stopped
-    /// it; [`NoSpace`](larder_filesystem::ErrorKind::NoSpace) if the temporary file had no room;
-    /// [`Overflow`](larder_filesystem::ErrorKind::Overflow) if snapshots share their trees in more ways than
-    /// fit into memory.
+    /// [`InvalidInput`](larder_filesystem::ErrorKind::InvalidInput) in a file system that is open
+    /// for writing, which changes meanwhile (see [`Filesystem::keep_state`]);
+    /// [`Interrupted`](larder_filesystem::ErrorKind::Interrupted) if `observe` stopped it;
+    /// [`NoSpace`](larder_filesystem::ErrorKind::NoSpace) if the temporary file had no room;
+    /// [`Overflow`](larder_filesystem::ErrorKind::Overflow) if snapshots share their trees in more
+    /// ways than fit into memory.
     pub fn of(
         filesystem: &Filesystem,
         observe: &mut dyn FnMut(AccountingProgress) -> ControlFlow<()>,

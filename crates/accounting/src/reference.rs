@@ -30,7 +30,8 @@ pub(crate) struct Reference {
     pub(crate) ram_bytes: u64,
     /// As [`StoredAs`] has it.
     pub(crate) stored_as: u8,
-    /// Whether it is about a further name of the file; its bytes are in the reference for the first.
+    /// Whether it is about a further name of the file; its bytes are in the reference for the
+    /// first.
     pub(crate) is_further_name: u8,
     pub(crate) unused: [u8; 6],
 }

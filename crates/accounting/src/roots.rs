@@ -17,8 +17,8 @@ pub(crate) struct Root {
 }
 
 /// All such trees. A tree's number is its place here: subvolumes come first, relatives next to each
-/// other in the order of their ids, since a block is mostly in successive snapshots. Then those that
-/// are being deleted, then others.
+/// other in the order of their ids, since a block is mostly in successive snapshots. Then those
+/// that are being deleted, then others.
 pub(crate) struct Roots {
     pub(crate) all: Vec<Root>,
     /// How many of them are subvolumes that are not being deleted.

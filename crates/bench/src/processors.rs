@@ -1,9 +1,9 @@
 //! A model of threads on as many processors, which repeat what recorded threads did with locks.
 //!
 //! Each thread has a processor of its own. Work takes as long as it took when it was recorded, with
-//! one thread at a time. A lock admits readers together, or one writer. A thread that finds it taken
-//! spins for a moment, then sleeps in the lock's queue; a release wakes the first writer of the
-//! queue, or all readers before it, which try again when they are awake: a thread that comes
+//! one thread at a time. A lock admits readers together, or one writer. A thread that finds it
+//! taken spins for a moment, then sleeps in the lock's queue; a release wakes the first writer of
+//! the queue, or all readers before it, which try again when they are awake: a thread that comes
 //! meanwhile can be faster. Two more costs do not show in the recording, and are parameters.
 
 use std::cmp::Reverse;
@@ -16,8 +16,8 @@ use crate::trees::RecordedFile;
 /// What costs time beside the recorded work, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Costs {
-    /// A lock's cache line comes from the processor that had it last. Takes and releases of one lock
-    /// do this one after the other.
+    /// A lock's cache line comes from the processor that had it last. Takes and releases of one
+    /// lock do this one after the other.
     pub transfer: u64,
     /// How long a thread spins before it sleeps.
     pub spin: u64,

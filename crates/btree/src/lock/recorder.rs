@@ -1,5 +1,5 @@
-//! Notes which locks a thread takes and when, for benchmarks that work out what more processors would
-//! do with it.
+//! Notes which locks a thread takes and when, for benchmarks that work out what more processors
+//! would do with it.
 
 use std::cell::RefCell;
 use std::time::Instant;
