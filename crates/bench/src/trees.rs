@@ -144,30 +144,29 @@ pub fn record(
         let start = |thread: u64| {
             let (tree, next_inode, turn, turns) = (&tree, &next_inode, &turn, &turns);
             scope.spawn(move || {
-                let mut recorded = Vec::new();
+                let (mut recorded, mut created) = (Vec::new(), Ok(()));
                 for first in (0..before + files).step_by(FILES_IN_A_TURN as usize) {
                     let mut now = turn.lock();
                     turns[thread as usize].wait_while(&mut now, |now| *now != thread);
                     let indexes = first..(first + FILES_IN_A_TURN).min(before + files);
-                    let created = indexes.map(|index| {
+                    let mut each = indexes.map(|index| {
                         let file = record_file(tree, next_inode, FIRST_FREE + thread, 2 + index)?;
                         recorded.extend((index >= before).then_some(file));
                         anyhow::Ok(())
                     });
-                    let created: anyhow::Result<()> = created.collect();
+                    // A thread that failed goes on taking turns, for which the others wait.
+                    created = created.and_then(|()| each.try_for_each(|created| created));
                     *now = (thread + 1) % threads;
                     turns[*now as usize].notify_one();
-                    drop(now);
-                    created?;
                 }
+                created?;
                 Ok(recorded)
             })
         };
         let workers: Vec<_> = (0..threads).map(start).collect();
-        let joined = workers.into_iter();
-        joined.map(|worker| worker.join().expect("a worker does not panic")).collect()
+        workers.into_iter().map(|worker| worker.join().expect("a worker does not panic")).collect()
     });
-    let mut recorded: Vec<_> = recorded.into_iter().collect::<anyhow::Result<_>>()?;
+    let mut recorded = recorded.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     let mut nanos: Vec<u64> = recorded.iter().flatten().map(|file| file.nanos).collect();
     nanos.sort_unstable();
     let most = MOST_TIMES * nanos.get(nanos.len() / 2).copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Who writes a device: the manifest names the writer.
+//! How a process becomes the writer of a device: it writes its name into the manifest.
 
 use crate::error::ObjectsError;
 use crate::head::{self, Follows, Stored, read_manifest};

@@ -385,8 +385,8 @@ fn changes_of_a_tree_concern_the_files_that_were_listed() {
     mounted.finish();
 }
 
-/// Makes changes in `c` as root without capabilities, and `meanwhile` something else when the
-/// server has them and waits for more.
+/// Makes changes in `c` as root without capabilities, and `meanwhile` something else after the
+/// server has read them, while it waits for more.
 fn change_and_meanwhile(
     mounted: &Mounted,
     make: impl FnOnce(&mut MountedChanges) -> io::Result<()> + Send,

@@ -13,11 +13,11 @@ use larder_objects::streams::{
     Begun, Catalogue, Description, Download, Name, Origin, Pace, Upload,
 };
 use larder_objects::{
-    CacheFolder, DataKey, Layer, Listed, ObjectDevice, Options, Policy, Problem, Store, StoreError,
+    CacheFolder, DataKey, Listed, ObjectDevice, Options, Policy, Problem, Store, StoreError,
     Version, Versioned, verify,
 };
 
-use crate::support::{MemoryStore, assert_sound, error, keys, opened};
+use crate::support::{Asking, MemoryStore, assert_sound, count_down, keys, opened};
 
 const MIB: usize = 1 << 20;
 const LEN: usize = 12 * MIB;
@@ -319,40 +319,22 @@ fn receive(key: Option<&DataKey>) {
     }
 }
 
-/// Refuses to create so many copies of manifests.
-#[derive(Debug)]
-struct FewCopies(MemoryStore, AtomicU64);
-
-impl Layer for FewCopies {
-    type Below = MemoryStore;
-
-    fn below(&self) -> &MemoryStore {
-        &self.0
-    }
-
-    fn pass<T>(
-        &self,
-        name: &str,
-        call: impl Fn(&MemoryStore) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let less = |left: u64| left.checked_sub(1);
-        let order = Ordering::SeqCst;
-        if name.starts_with("copies/") && self.1.fetch_update(order, order, less).is_ok() {
-            return Err(error(Problem::Other, name));
-        }
-        call(&self.0)
-    }
-}
-
 /// The checkpoint of a writer that closed has a state, which no flush has: without a copy of its
 /// manifest, or of the next one, the flushes of the next writer seem to lack one before them.
 #[test]
 fn flushes_lead_on_from_a_copy_though_some_were_not_made() {
-    let few = Arc::new(FewCopies(MemoryStore::default(), AtomicU64::new(0)));
-    let store: Arc<dyn Store> = Arc::clone(&few) as _;
+    let (kept, refused) = (Arc::new(MemoryStore::default()), Arc::new(AtomicU64::new(0)));
+    let may_pass = {
+        let refused = Arc::clone(&refused);
+        move |name: &str| {
+            let is_refused = name.starts_with("copies/") && count_down(&refused);
+            if is_refused { Err(Problem::Other) } else { Ok(()) }
+        }
+    };
+    let store: Arc<dyn Store> = Arc::new(Asking { store: Arc::clone(&kept), may_pass });
     ObjectDevice::create(&*store, 1 << 20, Policy::default(), 0).unwrap();
     let open = || ObjectDevice::open_elsewhere(Arc::clone(&store), &Options::default()).unwrap();
-    let refuse = |copies: u64| few.1.store(copies, Ordering::SeqCst);
+    let refuse = |copies: u64| refused.store(copies, Ordering::SeqCst);
     let writer = open();
     writer.write_at(&[1; 512], 0).unwrap();
     writer.flush().unwrap();
@@ -363,7 +345,7 @@ fn flushes_lead_on_from_a_copy_though_some_were_not_made() {
     writer.write_at(&[2; 512], 512).unwrap();
     writer.flush().unwrap();
     // It ends without closing the device, and somebody damages the manifest.
-    let left = few.0.copy();
+    let left = kept.copy();
     let found = left.get_versioned("manifest").unwrap();
     let damaged = found.content.slice(1..);
     left.replace("manifest", damaged, &found.version, &found.content).unwrap();

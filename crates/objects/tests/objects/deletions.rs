@@ -1,17 +1,14 @@
 //! Nothing is deleted on a wrong reply, and nothing that somebody verifies.
 
-use std::fmt;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use larder_device::Device;
-use larder_objects::{
-    Layer, ObjectDevice, ObjectsError, Options, Problem, Store, StoreError, delete, verify,
-};
+use larder_objects::{ObjectDevice, ObjectsError, Options, Problem, Store, delete, verify};
 
-use crate::support::{MemoryStore, assert_sound, error};
+use crate::support::{Asking, MemoryStore, assert_sound, count_down};
 
 fn written() -> Arc<MemoryStore> {
     let store = Arc::new(MemoryStore::default());
@@ -24,36 +21,16 @@ fn written() -> Arc<MemoryStore> {
     store
 }
 
-/// Says of the manifest so often that it is not there.
-#[derive(Debug)]
-struct Forgetful(Arc<MemoryStore>, AtomicU64);
-
-impl Layer for Forgetful {
-    type Below = MemoryStore;
-
-    fn below(&self) -> &MemoryStore {
-        &self.0
-    }
-
-    fn pass<T>(
-        &self,
-        name: &str,
-        call: impl Fn(&MemoryStore) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let less = |left: u64| left.checked_sub(1);
-        let (set, get) = (Ordering::SeqCst, Ordering::SeqCst);
-        if name == "manifest" && self.1.fetch_update(set, get, less).is_ok() {
-            return Err(error(Problem::NotFound, name));
-        }
-        call(&self.0)
-    }
-}
-
 #[test]
 fn a_device_whose_manifest_a_reply_denies_is_not_deleted() {
     for lies in 1..6 {
         let store = written();
-        let forgetful = Forgetful(Arc::clone(&store), AtomicU64::new(lies));
+        let left = AtomicU64::new(lies);
+        let may_pass = |name: &str| match name {
+            "manifest" if count_down(&left) => Err(Problem::NotFound),
+            _ => Ok(()),
+        };
+        let forgetful = Asking { store: Arc::clone(&store), may_pass };
         let deleted = delete(&forgetful, false, |_, _| ());
         if let Err(error) = deleted {
             let store: Arc<dyn Store> = store;
@@ -79,36 +56,6 @@ fn what_an_interrupted_deletion_left_is_deleted() {
     assert_eq!(store.names(), [""; 0]);
 }
 
-/// Does something before it gives the first object with content.
-struct Meanwhile(Arc<MemoryStore>, Mutex<Option<Box<dyn FnOnce() + Send>>>);
-
-impl fmt::Debug for Meanwhile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Meanwhile")
-    }
-}
-
-impl Layer for Meanwhile {
-    type Below = MemoryStore;
-
-    fn below(&self) -> &MemoryStore {
-        &self.0
-    }
-
-    fn pass<T>(
-        &self,
-        name: &str,
-        call: impl Fn(&MemoryStore) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        if name.starts_with("segments/")
-            && let Some(act) = self.1.lock().unwrap().take()
-        {
-            act();
-        }
-        call(&self.0)
-    }
-}
-
 #[test]
 fn what_is_verified_stays_until_it_is_read() {
     let store = written();
@@ -119,8 +66,17 @@ fn what_is_verified_stays_until_it_is_read() {
         device.collect_garbage(|_, _| ()).unwrap();
         device.collect_garbage(|_, _| ()).unwrap();
     };
-    let seen: Arc<dyn Store> =
-        Arc::new(Meanwhile(Arc::clone(&store), Mutex::new(Some(Box::new(act)))));
+    // Before the first content is read.
+    let act = Mutex::new(Some(act));
+    let may_pass = move |name: &str| {
+        if name.starts_with("segments/")
+            && let Some(act) = act.lock().unwrap().take()
+        {
+            act();
+        }
+        Ok(())
+    };
+    let seen: Arc<dyn Store> = Arc::new(Asking { store: Arc::clone(&store), may_pass });
     assert_eq!(verify(&seen, |_, _| ()).unwrap().findings, []);
     // Its lease has gone with it.
     assert!(store.names().iter().all(|name| !name.starts_with("leases/")), "{:?}", store.names());

@@ -1,9 +1,11 @@
 //! A store in memory, the network between it and a writer, and random histories of both.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 use std::panic::{catch_unwind, resume_unwind};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -90,6 +92,41 @@ pub(crate) const REFUSALS: [Problem; 6] = [
 
 pub(crate) fn error(problem: Problem, name: &str) -> StoreError {
     StoreError { problem, object: name.to_owned(), source: format!("{problem:?}").into() }
+}
+
+/// A store whose requests ask `may_pass` first, with the name of their object.
+pub(crate) struct Asking<F> {
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) may_pass: F,
+}
+
+impl<F> fmt::Debug for Asking<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asking").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+impl<F: Fn(&str) -> Result<(), Problem> + Send + Sync> Layer for Asking<F> {
+    type Below = MemoryStore;
+
+    fn below(&self) -> &MemoryStore {
+        &self.store
+    }
+
+    fn pass<T>(
+        &self,
+        name: &str,
+        call: impl Fn(&MemoryStore) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        (self.may_pass)(name).map_err(|problem| error(problem, name))?;
+        call(&self.store)
+    }
+}
+
+/// Takes one off a count that is not 0, and returns whether it did.
+pub(crate) fn count_down(count: &AtomicU64) -> bool {
+    let (set, get) = (Ordering::SeqCst, Ordering::SeqCst);
+    count.fetch_update(set, get, |left| left.checked_sub(1)).is_ok()
 }
 
 impl MemoryStore {

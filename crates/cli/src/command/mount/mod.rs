@@ -79,9 +79,9 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///   degraded, device=PATH although devices may be missing; a further device
 ///   follow, follow=SECONDS
 ///                         with ro, on object storage: show what another machine writes, no later
-///                         than so many seconds after it is durable (5). Files that are gone give
-///                         ESTALE to programs that have them open. Content that an fsync made durable
-///                         appears with the next commit
+///                         than so many seconds after it is durable (5). Programs that have files open
+///                         which that machine deletes get ESTALE. Content of an fsync appears with the
+///                         next commit
 ///   key-file=PATH         the file with the key of what is encrypted on object storage
 ///   journal=PATH, journal-size=SIZE
 ///                         on object storage: fsync waits for a file, a block device, or a file in a

@@ -34,7 +34,7 @@ pub struct Delete {
     /// Say how much would be deleted, and change nothing
     #[arg(short = 'n', long, conflicts_with = "force")]
     dry_run: bool,
-    /// Delete it although a writer on another machine has it open, or ended without closing it
+    /// Delete it also if a writer on another machine uses it, or died before it closed it
     #[arg(long)]
     take_over: bool,
     #[command(flatten)]
