@@ -43,6 +43,30 @@ pub fn remove_chunk(trees: &mut ChunkTrees<'_>, devices: &Devices, chunk: &Chunk
     update_device_items(trees, devices, chunk)
 }
 
+/// Puts a chunk in the place of the one with its addresses; `devices` have the space of both as it
+/// is from now on.
+pub fn replace_chunk(
+    trees: &mut ChunkTrees<'_>,
+    devices: &Devices,
+    old: &Chunk,
+    new: &Chunk,
+) -> Result<()> {
+    trees.chunk_tree.replace(new.key(), &new.to_item(trees.sectorsize))?;
+    let extents = |chunk: &Chunk| -> Vec<_> {
+        let extents = chunk.device_extents(trees.chunk_tree_uuid);
+        extents.map(|(key, extent)| (key, extent.as_bytes().to_vec())).collect()
+    };
+    let (before, after) = (extents(old), extents(new));
+    for (key, _) in before.iter().filter(|extent| !after.contains(extent)) {
+        trees.dev_tree.remove(*key)?;
+    }
+    for (key, extent) in after.iter().filter(|extent| !before.contains(extent)) {
+        trees.dev_tree.insert(*key, extent)?;
+    }
+    update_device_items(trees, devices, old)?;
+    update_device_items(trees, devices, new)
+}
+
 /// Updates the device items of a chunk's devices.
 fn update_device_items(trees: &mut ChunkTrees<'_>, devices: &Devices, chunk: &Chunk) -> Result<()> {
     let tree = &mut *trees.chunk_tree;

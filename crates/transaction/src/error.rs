@@ -8,7 +8,7 @@ use larder_format::objectid::{
     BLOCK_GROUP_TREE, CHUNK_TREE, CSUM_TREE, DATA_RELOC_TREE, DEV_TREE, EXTENT_TREE,
     FREE_SPACE_TREE, FS_TREE, QUOTA_TREE, ROOT_TREE, TREE_LOG, UUID_TREE,
 };
-use larder_format::{FormatError, Key, Logical};
+use larder_format::{FormatError, Key, Logical, Profile};
 use larder_volume::{ChunkError, UsedSeparately, WriteError};
 
 use crate::quota::QuotaLimit;
@@ -40,6 +40,22 @@ pub enum Error {
         /// The limit that it would exceed.
         limit: QuotaLimit,
     },
+    /// The devices that would be left have no room for a block group with its profile.
+    #[error(
+        "No space left on device: the block group at {start} ({kind}, {profile}) fits nowhere else; \
+         add a device, or convert to a profile that takes less"
+    )]
+    NoPlace {
+        /// Where the block group begins.
+        start: Logical,
+        /// What it is for.
+        kind: SpaceKind,
+        /// The profile that it was to have.
+        profile: Profile,
+    },
+    /// Devices cannot be changed like this.
+    #[error("{0}")]
+    Devices(String),
     /// A tree block cannot be used.
     #[error(transparent)]
     Tree(Arc<TreeError>),

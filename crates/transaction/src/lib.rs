@@ -76,12 +76,14 @@ pub mod refs;
 pub mod space;
 mod tree_items;
 
+pub use copy::Moved;
 pub use error::{Error, Result};
 pub use items::{Items, Look};
 pub use log::{FoundLog, LogWriter, Recovery};
 pub use manager::{
-    Aborted, BackgroundCommits, Cleaning, DataExtent, DataOwner, Exclusive, Handle, KeptTrees,
-    NewSnapshot, ResyncProgress, TransactionHook, TransactionManager, Trees,
+    Aborted, BackgroundCommits, Cleaning, Conversion, DataExtent, DataOwner, DeviceProgress,
+    Exclusive, Handle, KeptTrees, NewSnapshot, ResyncProgress, TransactionHook, TransactionManager,
+    Trees,
 };
 pub use quota::{Counted, QuotaLimit, QuotaReservation, Quotas};
 pub use tree_items::TreeItems;

@@ -29,6 +29,7 @@ use crate::member::VolumeDevice;
 use crate::problem::Unmapped;
 use crate::report::ReportLimit;
 use crate::stats::Counters;
+use crate::version::{Version, Versions};
 use crate::volume::{ReadPolicy, Volume};
 
 /// Locks of rows of chunks with parity, shared by rows of equal hash.
@@ -40,7 +41,10 @@ pub struct Geometry {
     /// In order of device ids, each of which appears once.
     devices: Arc<[Arc<VolumeDevice>]>,
     chunks: Arc<ChunkMap>,
+    /// The other layout of the chunk that moves (`moving.rs`).
+    pub(crate) other_layout: Option<Arc<Chunk>>,
     pub(crate) common: Arc<Common>,
+    version: Version,
 }
 
 /// What all geometries of a volume share.
@@ -52,6 +56,7 @@ pub(crate) struct Common {
     /// Counters that belong to no device.
     pub(crate) reports: ReportLimit,
     row_locks: [RankedMutex<(), ROWS>; ROW_LOCKS],
+    pub(crate) versions: Versions,
 }
 
 impl Geometry {
@@ -62,15 +67,19 @@ impl Geometry {
         read_policy: ReadPolicy,
     ) -> Self {
         devices.sort_by_key(VolumeDevice::devid);
+        let versions = Versions::default();
         Self {
             devices: devices.into_iter().map(Arc::new).collect(),
             chunks: Arc::new(chunks),
+            other_layout: None,
+            version: versions.next(),
             common: Arc::new(Common {
                 is_writable,
                 read_policy,
                 counters: Counters::default(),
                 reports: ReportLimit::default(),
                 row_locks: std::array::from_fn(|_| RankedMutex::new(())),
+                versions,
             }),
         }
     }
@@ -94,6 +103,14 @@ impl Geometry {
     /// The chunk that contains `logical`.
     pub fn chunk_at(&self, logical: Logical) -> Option<&Arc<Chunk>> {
         self.chunks.get(logical)
+    }
+
+    /// Puts a chunk in the place of the one with its addresses, which is returned.
+    pub(crate) fn exchange_chunk(&mut self, chunk: Arc<Chunk>) -> Option<Arc<Chunk>> {
+        let current = self.chunk_at(chunk.logical()).cloned();
+        let replaced = Arc::make_mut(&mut self.chunks).replace(chunk);
+        replaced.expect("it has the addresses of the one before");
+        current
     }
 
     /// The chunk that contains the whole of a range.
@@ -143,8 +160,49 @@ impl Volume {
 
     /// Puts the next geometry in the place of the current one. Requests that began before keep the
     /// one that they have.
-    fn change_geometry<T>(&self, change: impl FnOnce(&mut Geometry) -> T) -> T {
+    pub(crate) fn change_geometry<T>(&self, change: impl FnOnce(&mut Geometry) -> T) -> T {
         change(Arc::make_mut(&mut self.geometry.write()))
+    }
+
+    /// Waits until every request has ended that began on an earlier geometry. The calling thread
+    /// keeps none.
+    pub(crate) fn wait_for_earlier_requests(&self) {
+        let (current, common) = {
+            let geometry = self.geometry.read();
+            (geometry.version.number, geometry.common.clone())
+        };
+        common.versions.wait_for_those_before(current);
+    }
+
+    /// Adds a device. Commits write its superblocks from now on.
+    ///
+    /// # Panics
+    /// If there is a device of its id.
+    pub fn add_device(&self, device: VolumeDevice) {
+        self.change_geometry(|next| {
+            let devices = next.devices.iter().cloned().chain([Arc::new(device)]);
+            let mut devices: Vec<_> = devices.collect();
+            devices.sort_by_key(|device| device.devid());
+            let is_new = devices.windows(2).all(|pair| pair[0].devid() != pair[1].devid());
+            assert!(is_new, "each device has an id of its own");
+            next.devices = devices.into();
+        });
+    }
+
+    /// Removes a device on which no chunk lies. Commits leave it as it is from now on.
+    ///
+    /// # Panics
+    /// If a chunk has a stripe there.
+    pub fn remove_device(&self, devid: u64) -> Option<Arc<VolumeDevice>> {
+        self.change_geometry(|next| {
+            let has_stripe =
+                |chunk: &Arc<Chunk>| chunk.stripes().iter().any(|stripe| stripe.devid == devid);
+            assert!(!next.chunks.iter().any(has_stripe), "a chunk lies on the device");
+            let removed = next.device(devid).cloned()?;
+            let others = next.devices.iter().filter(|device| device.devid() != devid);
+            next.devices = others.cloned().collect();
+            Some(removed)
+        })
     }
 
     /// Adds a new chunk.
@@ -161,7 +219,7 @@ impl Volume {
     /// stripes: there is no time at which its addresses have none. Refuses a chunk that replaces
     /// none, or that overlaps another.
     pub fn replace_chunk(&self, chunk: Chunk) -> Result<(), ChunkError> {
-        self.change_geometry(|next| Arc::make_mut(&mut next.chunks).replace(chunk))
+        self.change_geometry(|next| Arc::make_mut(&mut next.chunks).replace(Arc::new(chunk)))
     }
 }
 

@@ -10,7 +10,7 @@
 //! - [`Volume::read_tree_block`], [`Volume::read_data`], [`Volume::read_copy`]; and
 //!   [`Volume::verify_tree_block`], [`Volume::verify_data`] for every copy.
 //! - [`Volume::geometry`]: the devices and chunks of a time; [`Volume::add_chunk`],
-//!   [`Volume::replace_chunk`], [`Volume::remove_chunk`].
+//!   [`Volume::replace_chunk`], [`Volume::remove_chunk`], [`Volume::begin_move`].
 //! - [`Volume::write`], [`Volume::flush`], [`Volume::write_superblocks`], [`Volume::refresh`],
 //!   [`Volume::without_writes`].
 //! - [`chunk`]: where the bytes of chunks lie, useful without devices.
@@ -41,6 +41,7 @@ mod errors;
 mod geometry;
 pub mod layout;
 mod member;
+mod moving;
 mod open;
 mod outdated;
 mod parity;
@@ -49,6 +50,7 @@ mod read;
 mod report;
 mod scan;
 mod stats;
+mod version;
 mod volume;
 mod write;
 
@@ -56,6 +58,7 @@ pub use chunk::{Chunk, ChunkError, ChunkMap, ChunkStripe};
 pub use errors::DeviceErrors;
 pub use geometry::Geometry;
 pub use member::VolumeDevice;
+pub use moving::MovedRange;
 pub use open::{MissingDevice, OpenError, OpenOptions, UsedSeparately};
 pub use problem::{CopyProblem, FailedCopy, ReadError, Unmapped};
 pub use read::{BlockExpectation, BlockRead, DataRead};

@@ -12,26 +12,26 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use larder_format::Logical;
 use larder_format::item::BlockGroupItem;
 use larder_format::objectid::FIRST_CHUNK_TREE;
+use larder_format::{Logical, Profile};
 use larder_locks::RankedMutex;
 use larder_locks::rank::{BOOKKEEPING, CHECKSUMS};
-use larder_volume::Volume;
 use larder_volume::layout::Devices;
+use larder_volume::{Chunk, ChunkStripe, Volume};
 use zerocopy::IntoBytes;
 
 use super::device_stats::DeviceStats;
 use super::load::{block_group_key, free_space_of};
 use super::system_trees::SystemTrees;
 use super::tree_space::TreeSpace;
-use crate::chunk::{ChunkTrees, insert_chunk, remove_chunk};
+use crate::chunk::{ChunkTrees, insert_chunk, remove_chunk, replace_chunk};
 use crate::error::{Error, Result};
 use crate::extent::{ChecksumItems, ExtentChange};
 use crate::free_space_tree::GroupFreeSpace;
 use crate::items::Items;
 use crate::refs::{ExtentKind, Head};
-use crate::space::Group;
+use crate::space::{Group, SpaceKind};
 use crate::tree_items::TreeItems;
 
 /// Delayed references of as many extents are run together: about as many as a leaf of the extent
@@ -141,7 +141,7 @@ impl Bookkeeping {
         let Some(tree) = &self.trees.free_space else { return Ok(()) };
         let group = self.tree_space.space.group_at(logical);
         let group = group.ok_or_else(|| Error::extent(logical, "it lies in no block group"))?;
-        let space = free_space_of(group.chunk(), self.volume.sectorsize());
+        let space = free_space_of(&group.chunk(), self.volume.sectorsize());
         edit(&space, &mut TreeItems::new(tree.clone()))
     }
 
@@ -149,9 +149,9 @@ impl Bookkeeping {
     fn write_created_groups(&self) -> Result<()> {
         while let Some(group) = self.tree_space.space.next_created() {
             let chunk = group.chunk();
-            self.with_chunk_trees(|trees, devices| insert_chunk(trees, devices, chunk))?;
+            self.with_chunk_trees(|trees, devices| insert_chunk(trees, devices, &chunk))?;
             let mut tree = TreeItems::new(self.trees.block_group.clone());
-            tree.insert(block_group_key(chunk), block_group_item(&group).as_bytes())?;
+            tree.insert(block_group_key(&chunk), block_group_item(&group).as_bytes())?;
             self.with_free_space(group.start(), |space, tree| space.create(tree))?;
         }
         Ok(())
@@ -171,7 +171,7 @@ impl Bookkeeping {
         let mut tree = TreeItems::new(self.trees.block_group.clone());
         for start in &dirty {
             let Some(group) = space.group_at(Logical(*start)) else { continue };
-            tree.replace(block_group_key(group.chunk()), block_group_item(&group).as_bytes())?;
+            tree.replace(block_group_key(&group.chunk()), block_group_item(&group).as_bytes())?;
         }
         Ok(!dirty.is_empty())
     }
@@ -187,13 +187,53 @@ impl Bookkeeping {
         for group in space.take_empty_groups() {
             let chunk = group.chunk();
             let mut tree = TreeItems::new(self.trees.block_group.clone());
-            tree.remove(block_group_key(chunk))?;
+            tree.remove(block_group_key(&chunk))?;
             self.with_free_space(group.start(), |space, tree| space.delete(tree))?;
-            space.retire(chunk);
-            self.with_chunk_trees(|trees, devices| remove_chunk(trees, devices, chunk))?;
+            space.retire(&chunk);
+            self.with_chunk_trees(|trees, devices| remove_chunk(trees, devices, &chunk))?;
             space.remove(&group);
         }
         Ok(())
+    }
+
+    /// Begins to move the chunk of a group, which stays until the move ends. Returns the group and the
+    /// layout to which it moves; `None` if the group is gone.
+    pub(super) fn begin_move(
+        &self,
+        start: Logical,
+        profile: Profile,
+        leaves: impl Fn(&ChunkStripe) -> bool,
+    ) -> Result<Option<(Arc<Group>, Arc<Chunk>)>> {
+        // No thread removes groups meanwhile.
+        let _editing = self.editing.lock();
+        self.write_created_groups()?;
+        let space = &self.tree_space.space;
+        let Some(group) = space.group_at(start) else { return Ok(None) };
+        let to = space.begin_move(&group, profile, leaves).ok_or_else(|| {
+            let kind = SpaceKind::ALL.into_iter().find(|kind| group.holds(*kind));
+            Error::NoPlace { start, kind: kind.unwrap_or(SpaceKind::Data), profile }
+        })?;
+        Ok(Some((group, to)))
+    }
+
+    /// Puts the layout to which a chunk has moved into the trees, in place of the one before.
+    pub(super) fn exchange_layouts(&self, group: &Group, to: Arc<Chunk>) -> Result<()> {
+        let _editing = self.editing.lock();
+        let (from, space) = (group.chunk(), &self.tree_space.space);
+        space.exchange_layouts(group, to.clone());
+        self.volume.exchange_layouts();
+        self.with_chunk_trees(|trees, devices| replace_chunk(trees, devices, &from, &to))?;
+        let mut tree = TreeItems::new(self.trees.block_group.clone());
+        tree.replace(block_group_key(&to), block_group_item(group).as_bytes())
+    }
+
+    /// Changes the items of devices in the chunk tree and the device tree.
+    pub(super) fn edit_devices(
+        &self,
+        edit: impl FnOnce(&mut ChunkTrees<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let _editing = self.editing.lock();
+        self.with_chunk_trees(|trees, _| edit(trees))
     }
 
     /// Whether a commit would remove block groups that the last commit left empty.

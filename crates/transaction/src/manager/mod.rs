@@ -12,6 +12,8 @@
 //! - `tree_space.rs`, `block_references.rs`, `data_references.rs`: blocks and references, as
 //!   changing trees report them. `bookkeeping.rs` brings the trees that account for them up to
 //!   date.
+//! - `devices/`: adding, removing and resizing devices, and converting profiles. `move_chunk.rs`: what
+//!   these do to each chunk.
 //! - `open.rs`: from a volume to a manager. `resync.rs` copies missed commits to devices.
 //!
 //! # Invariants
@@ -30,6 +32,7 @@ mod commit_timer;
 mod cross_check;
 mod data_references;
 mod device_stats;
+mod devices;
 mod drop_tree;
 mod durable;
 mod exclusive;
@@ -39,6 +42,7 @@ mod join_gate;
 mod kept_state;
 mod kept_trees;
 mod load;
+mod move_chunk;
 mod open;
 mod resync;
 mod roots;
@@ -58,6 +62,7 @@ pub use abort::Aborted;
 pub use background::BackgroundCommits;
 pub use cleaning::Cleaning;
 pub use data_references::{DataExtent, DataOwner};
+pub use devices::{Conversion, DeviceProgress};
 pub use exclusive::Exclusive;
 pub use handle::Handle;
 pub use hook::TransactionHook;

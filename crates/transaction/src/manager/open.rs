@@ -7,6 +7,7 @@ use larder_format::feature::IncompatFlags;
 use larder_format::{Superblock, Uuid};
 use larder_locks::RankedMutex;
 use larder_volume::Volume;
+use parking_lot::Mutex;
 
 use super::abort::Abort;
 use super::bookkeeping::Bookkeeping;
@@ -122,6 +123,7 @@ impl TransactionManager {
             gate: JoinGate::default(),
             space_waiters: SpaceWaiters::default(),
             committing: RankedMutex::default(),
+            device_work: Mutex::default(),
             hook: OnceLock::new(),
         })
     }

@@ -11,7 +11,7 @@ use larder_format::objectid::{CSUM_TREE, DEV_TREE, EXTENT_TREE, FS_TREE};
 use larder_format::superblock::{BACKUP_ROOTS, BackupRoot, SYS_CHUNK_ARRAY_SIZE};
 use larder_locks::RankedMutex;
 use larder_locks::rank::SUPERBLOCK;
-use zerocopy::FromZeros;
+use zerocopy::{FromZeros, IntoBytes};
 
 use super::roots::Roots;
 
@@ -118,12 +118,19 @@ impl Committed<'_> {
     }
 }
 
-/// The system chunks in `new`. Those that are in `old` too stay unchanged: their maker may have
-/// given them other alignment hints, which the chunk tree still has.
+/// The system chunks in `new`. Those that are in `old` too, with the same stripes, stay unchanged:
+/// their maker may have given them other alignment hints, which the chunk tree still has.
 fn keep_entries(old: &[u8], new: &[u8]) -> Vec<u8> {
     let key_of = |entry: &[u8]| entry[..size_of::<DiskKey>()].to_vec();
+    let layout_of = |entry: &[u8]| {
+        let chunk = Chunk::parse(&entry[size_of::<DiskKey>()..]).ok()?;
+        Some((chunk.header.flags.get(), chunk.stripes.as_bytes().to_vec()))
+    };
     let kept = |entry: &[u8]| {
-        let same = |old: &&[u8]| key_of(old) == key_of(entry) && old.len() == entry.len();
+        let same = |old: &&[u8]| {
+            key_of(old) == key_of(entry)
+                && layout_of(old).is_some_and(|old| Some(old) == layout_of(entry))
+        };
         entries(old).find(same).map(<[u8]>::to_vec)
     };
     entries(new).flat_map(|entry| kept(entry).unwrap_or_else(|| entry.to_vec())).collect()

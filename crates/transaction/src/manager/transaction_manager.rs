@@ -8,6 +8,7 @@ use larder_format::Superblock;
 use larder_locks::rank::COMMITTING;
 use larder_locks::{RankedMutex, RankedMutexGuard};
 use larder_volume::Volume;
+use parking_lot::Mutex;
 
 use super::abort::{Abort, Aborted};
 use super::bookkeeping::Bookkeeping;
@@ -41,6 +42,8 @@ pub struct TransactionManager {
     pub(super) space_waiters: SpaceWaiters,
     /// The logs of the running transaction. Locked by the thread that commits or writes a log.
     pub(super) committing: RankedMutex<Logs, COMMITTING>,
+    /// Locked by the thread that adds, removes, resizes or converts.
+    pub(super) device_work: Mutex<()>,
     pub(super) hook: OnceLock<Arc<dyn TransactionHook>>,
 }
 

@@ -8,12 +8,13 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use larder_format::{BlockGroupFlags, Logical};
 use larder_range_index::{Order, RangeIndex, Request};
 use larder_volume::Chunk;
+use parking_lot::RwLock;
 
 use super::SpaceKind;
 use super::state::{GroupState, SharedState};
@@ -21,7 +22,11 @@ use crate::error::{Error, Result};
 
 /// A block group. All numbers are bytes.
 pub struct Group {
-    chunk: Arc<Chunk>,
+    /// Always with the same addresses and types.
+    chunk: RwLock<Arc<Chunk>>,
+    range: Range<u64>,
+    /// Its chunk moves to another layout: the group stays until that is done.
+    moves: AtomicBool,
     /// Ranges in use, pinned or unusable; adjacent ones are one.
     taken: RangeIndex<()>,
     unusable_bytes: u64,
@@ -66,7 +71,9 @@ impl Group {
             taken.insert(range, ()).expect("it was just cleared");
         }
         Ok(Self {
-            chunk,
+            chunk: RwLock::new(chunk),
+            range: group,
+            moves: AtomicBool::new(false),
             taken,
             unusable_bytes,
             used: AtomicU64::new(used),
@@ -77,28 +84,51 @@ impl Group {
     }
 
     /// The chunk under it.
-    pub fn chunk(&self) -> &Arc<Chunk> {
-        &self.chunk
+    pub fn chunk(&self) -> Arc<Chunk> {
+        self.chunk.read().clone()
+    }
+
+    /// Sets another layout of its addresses.
+    pub(super) fn set_chunk(&self, chunk: Arc<Chunk>) {
+        debug_assert_eq!(self.range, chunk.logical().0..chunk.end().0);
+        *self.chunk.write() = chunk;
+    }
+
+    /// Says whether the chunk moves.
+    pub(super) fn set_moves(&self, moves: bool) {
+        self.moves.store(moves, SeqCst);
+    }
+
+    /// Whether the chunk moves.
+    pub(super) fn moves(&self) -> bool {
+        self.moves.load(SeqCst)
+    }
+
+    /// The parts of `window` that are in use, pinned or unusable.
+    pub(crate) fn taken_in(&self, window: Range<u64>) -> Vec<Range<u64>> {
+        let reader = self.taken.reader();
+        let entries = reader.ascending(window.clone()).map(|entry| entry.range());
+        entries.map(|range| range.start.max(window.start)..range.end.min(window.end)).collect()
     }
 
     /// Its address.
     pub fn start(&self) -> Logical {
-        self.chunk.logical()
+        Logical(self.range.start)
     }
 
     /// The addresses that it covers.
     pub fn range(&self) -> Range<u64> {
-        self.chunk.logical().0..self.chunk.end().0
+        self.range.clone()
     }
 
     /// Its length.
     pub fn len_bytes(&self) -> u64 {
-        self.chunk.len_bytes()
+        self.range.end - self.range.start
     }
 
     /// Type and profile.
     pub fn flags(&self) -> BlockGroupFlags {
-        self.chunk.flags()
+        self.chunk.read().flags()
     }
 
     /// Whether it is for `kind`.
@@ -206,8 +236,6 @@ impl std::fmt::Debug for Group {
 #[cfg(test)]
 #[allow(clippy::single_range_in_vec_init, reason = "a list of one free range")]
 mod tests {
-    use std::sync::atomic::AtomicBool;
-
     use larder_format::{Physical, Uuid};
     use larder_volume::ChunkStripe;
 

@@ -17,6 +17,7 @@ mod available;
 mod future;
 mod group;
 mod kept;
+mod moves;
 mod policy;
 mod reserve;
 mod state;
@@ -203,7 +204,7 @@ impl Space {
     pub fn group_at(&self, logical: Logical) -> Option<Arc<Group>> {
         let groups = self.groups.read();
         let (_, group) = groups.range(..=logical.0).next_back()?;
-        group.chunk().contains(logical).then(|| group.clone())
+        group.range().contains(&logical.0).then(|| group.clone())
     }
 
     /// All groups in order of their addresses.
@@ -381,7 +382,7 @@ impl Space {
         let mut emptied = Vec::new();
         for group in groups {
             let others = alike.get_mut(&group.flags().bits()).expect("just counted");
-            let is_spare = *others > 1 && self.can_spare(&group);
+            let is_spare = *others > 1 && !group.moves() && self.can_spare(&group);
             if is_spare && group.empty() {
                 *others -= 1;
                 emptied.push(group);
@@ -398,7 +399,8 @@ impl Space {
         };
         groups.iter().any(|group| {
             let is_open = group.state() == GroupState::Open;
-            is_open && group.is_empty() && has_another(group) && self.can_spare(group)
+            let is_empty = is_open && group.is_empty() && !group.moves();
+            is_empty && has_another(group) && self.can_spare(group)
         })
     }
 
@@ -421,7 +423,7 @@ impl Space {
         self.update_profiles();
         self.changes.lock().dirty.remove(&group.start().0);
         self.volume.remove_chunk(group.start());
-        self.pinned.lock().chunks.push(group.chunk().clone());
+        self.pinned.lock().chunks.push(group.chunk());
     }
 
     /// Marks a chunk's space on the devices as unused, while no thread may allocate it yet.

@@ -1,6 +1,7 @@
 //! Transactions on images of the kernel and of mkfs, judged by both checkers and by the kernel.
 
 mod crashes;
+mod devices;
 mod extents;
 mod full;
 mod hostile;

@@ -37,13 +37,13 @@ impl ChunkMap {
 
     /// Replaces the chunk that starts where this one does. Refuses a chunk that replaces none, or
     /// that overlaps another.
-    pub fn replace(&mut self, chunk: Chunk) -> Result<(), ChunkError> {
+    pub fn replace(&mut self, chunk: Arc<Chunk>) -> Result<(), ChunkError> {
         let logical = chunk.logical();
         let at = self.chunks.binary_search_by_key(&logical, |chunk| chunk.logical());
         let none = |_| ChunkError { logical, problem: "there is none to replace".into() };
         let at = at.map_err(none)?;
         Self::check_overlap(&chunk, self.chunks.get(at + 1))?;
-        self.chunks[at] = Arc::new(chunk);
+        self.chunks[at] = chunk;
         Ok(())
     }
 

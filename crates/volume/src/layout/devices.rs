@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use larder_format::Uuid;
-use larder_format::superblock::DEVICE_RESERVED_BYTES;
+use larder_format::block_group::STRIPE_LEN_BYTES;
+use larder_format::superblock::{DEVICE_RESERVED_BYTES, OFFSETS};
 
 use crate::chunk::{Chunk, ChunkStripe};
 use crate::geometry::Geometry;
@@ -59,6 +60,16 @@ impl DeviceSpace {
         first.or_else(|| self.holes().max_by_key(|hole| (size(hole), u64::MAX - hole.start)))
     }
 
+    /// The first place with room for a stripe of `len_bytes` that has content already: no superblock
+    /// copy lies there.
+    pub(super) fn place_for_content(&self, len_bytes: u64) -> Option<u64> {
+        self.holes().flat_map(without_superblocks).find_map(|hole| {
+            let start = hole.start.next_multiple_of(STRIPE_LEN_BYTES);
+            let fits = start.checked_add(len_bytes).is_some_and(|end| end <= hole.end);
+            fits.then_some(start)
+        })
+    }
+
     /// The end of the last stripe.
     pub fn end_of_chunks(&self) -> u64 {
         self.taken.values().next_back().map_or(DEVICE_RESERVED_BYTES, |taken| taken.end)
@@ -72,11 +83,19 @@ impl DeviceSpace {
         from.zip(to).filter(|(from, to)| from < to).map(|(from, to)| from..to)
     }
 
-    fn take(&mut self, range: Range<u64>) {
+    pub(super) fn take(&mut self, range: Range<u64>) {
         let before = self.taken.range(..range.end).next_back();
         debug_assert!(before.is_none_or(|(_, taken)| taken.end <= range.start), "{range:?}");
         self.taken.insert(range.start, Taken { end: range.end, is_retired: false });
     }
+}
+
+/// The parts of a hole around the cells that superblock copies share.
+fn without_superblocks(hole: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let starts = OFFSETS.map(|copy| copy.0 + STRIPE_LEN_BYTES);
+    let from = std::iter::once(hole.start).chain(starts.map(|start| start.max(hole.start)));
+    let to = OFFSETS.map(|copy| copy.0.min(hole.end)).into_iter().chain([hole.end]);
+    from.zip(to).filter(|(from, to)| from < to).map(|(from, to)| from..to)
 }
 
 /// The devices of a file system.
@@ -134,6 +153,59 @@ impl Devices {
         }
     }
 
+    /// Keeps the places that a chunk will move to, apart from those that it has. They do not count
+    /// as used yet, and no other chunk gets them.
+    pub fn keep_for_move(&mut self, from: &Chunk, to: &Chunk) {
+        for (devid, range) in places_of_one(to, from) {
+            if let Some(device) = self.get_mut(devid) {
+                device.take(range.clone());
+                device.taken.entry(range.start).and_modify(|taken| taken.is_retired = true);
+            }
+        }
+    }
+
+    /// A chunk has moved: its new places count as used, and the old ones do not. They are not free
+    /// before [`end_move`](Self::end_move).
+    pub fn moved(&mut self, from: &Chunk, to: &Chunk) {
+        for (places, is_retired) in
+            [(places_of_one(to, from), false), (places_of_one(from, to), true)]
+        {
+            for (devid, range) in places {
+                let device = self.get_mut(devid);
+                if let Some(taken) = device.and_then(|d| d.taken.get_mut(&range.start)) {
+                    taken.is_retired = is_retired;
+                }
+            }
+        }
+    }
+
+    /// Frees the places of `left` that `now` does not have.
+    pub fn end_move(&mut self, left: &Chunk, now: &Chunk) {
+        for (devid, range) in places_of_one(left, now) {
+            if let Some(device) = self.get_mut(devid) {
+                device.taken.remove(&range.start);
+            }
+        }
+    }
+
+    /// Adds a device without chunks.
+    pub fn add(&mut self, device: DeviceSpace) {
+        self.devices.push(device);
+        self.devices.sort_by_key(|device| device.devid);
+    }
+
+    /// Removes a device.
+    pub fn remove(&mut self, devid: u64) {
+        self.devices.retain(|device| device.devid != devid);
+    }
+
+    /// Changes a device's size, or whether it is usable.
+    pub fn change(&mut self, devid: u64, change: impl FnOnce(&mut DeviceSpace)) {
+        if let Some(device) = self.get_mut(devid) {
+            change(device);
+        }
+    }
+
     /// Cuts stripes to `stripe_bytes`. The rest counts as unused, and that at the end of a device
     /// can be taken again.
     pub fn cut(&mut self, chunk: &Chunk, stripe_bytes: u64) {
@@ -167,6 +239,20 @@ impl Devices {
     fn get_mut(&mut self, devid: u64) -> Option<&mut DeviceSpace> {
         self.devices.iter_mut().find(|device| device.devid == devid)
     }
+}
+
+/// The places on devices that `one` has and `other` has not.
+fn places_of_one<'c>(
+    one: &'c Chunk,
+    other: &'c Chunk,
+) -> impl Iterator<Item = (u64, Range<u64>)> + 'c {
+    let places = |chunk: &'c Chunk| {
+        chunk.stripes().iter().map(|stripe| {
+            let start = stripe.physical.0;
+            (stripe.devid, start..start + chunk.bytes_per_stripe())
+        })
+    };
+    places(one).filter(move |place| !places(other).any(|has| has == *place))
 }
 
 impl FromIterator<DeviceSpace> for Devices {

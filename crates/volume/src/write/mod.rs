@@ -66,10 +66,11 @@ impl Volume {
             let part = bytes.split_off(..part_bytes as usize).expect("parts make up the range");
             geometry.check_chunk_writable(chunk)?;
             if chunk.has_parity() {
-                write_rows(&geometry, chunk, at, part)
+                write_rows(&geometry, chunk, at, part)?;
             } else {
-                geometry.write_mirrors(chunk, at, part)
+                geometry.write_mirrors(chunk, at, part)?;
             }
+            geometry.write_other_layout(chunk, at, part)
         })
     }
 
@@ -189,12 +190,13 @@ impl Volume {
     /// Discards the range on every device that holds it: its content is undefined from now on. The
     /// caller must not read or write any of it at the same time.
     ///
-    /// Ranges with parity are left unchanged: their neighbours are rebuilt from them.
+    /// Ranges with parity are left unchanged: their neighbours are rebuilt from them. So is a chunk
+    /// that moves.
     pub fn discard(&self, logical: Logical, len_bytes: u64) -> Result<(), WriteError> {
         self.check_writable()?;
         let geometry = self.geometry();
         geometry.for_each_chunk(logical, len_bytes, |chunk, at, part_bytes| {
-            if chunk.has_parity() {
+            if chunk.has_parity() || geometry.is_moving(chunk) {
                 return Ok(());
             }
             for segment in chunk.segments(at, part_bytes) {

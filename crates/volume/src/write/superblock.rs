@@ -10,7 +10,7 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use larder_format::superblock::SUPERBLOCK_SIZE;
+use larder_format::superblock::{OFFSETS, SUPERBLOCK_SIZE};
 use larder_format::{Physical, Superblock};
 use zerocopy::IntoBytes;
 
@@ -30,6 +30,19 @@ pub(super) fn write_copies(
         device.write(&[IoSlice::new(superblock.as_bytes())], offset)?;
     }
     Ok(())
+}
+
+impl VolumeDevice {
+    /// Overwrites all superblocks of a device that was removed, so that no program takes it for one
+    /// of the file system. Does nothing if it is missing.
+    pub fn forget_superblocks(&self) -> Result<(), WriteError> {
+        for offset in OFFSETS {
+            if reaches(self, offset) {
+                self.write(&[IoSlice::new(&[0; SUPERBLOCK_SIZE])], offset)?;
+            }
+        }
+        Ok(self.flush()?)
+    }
 }
 
 /// A copy needs a byte after it, as in the kernel.

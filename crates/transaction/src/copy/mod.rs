@@ -10,6 +10,8 @@
 //!   missed nothing; otherwise it counts as lost.
 //! - A range can be copied again, and from any extent on: a copy writes only where content differs.
 
+mod layout;
+
 use std::ops::Range;
 
 use larder_btree::{Readahead, TreeView};
@@ -20,6 +22,8 @@ use larder_volume::{BlockExpectation, Volume};
 use crate::error::{Error, Result};
 use crate::extent::{FoundExtent, extents};
 use crate::manager::{KeptTrees, TransactionManager};
+
+pub use layout::Moved;
 
 /// The size of a piece of data to copy.
 const PIECE_BYTES: u64 = 1 << 20;

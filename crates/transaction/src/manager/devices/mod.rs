@@ -1,0 +1,129 @@
+//! Devices that come, go and change their sizes, and profiles that change, while the file system is
+//! in use.
+//!
+//! # Invariants
+//! - One thread at a time does such work.
+//! - Each step is one commit, and leaves a sound file system: chunks move one by one, and a device goes
+//!   when nothing is left on it. Work that ends early, by an error or by a power cut, can be begun
+//!   again, and goes on with what is left.
+//! - New chunks avoid what is to become empty from the beginning of the work on.
+
+mod add;
+mod convert;
+mod remove;
+mod resize;
+
+use larder_format::item::DevItem;
+use larder_format::objectid::DEV_ITEMS;
+use larder_format::{ItemType, Key, Profile};
+use larder_volume::{Chunk, ChunkStripe};
+use parking_lot::MutexGuard;
+use zerocopy::IntoBytes;
+
+use super::TransactionManager;
+use crate::copy::Moved;
+use crate::error::{Error, Result};
+use crate::space::{Priority, SpaceKind};
+
+pub use convert::Conversion;
+
+/// How far work on devices has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceProgress {
+    /// Bytes that were copied.
+    pub done_bytes: u64,
+    /// Bytes to copy, as far as it is known.
+    pub total_bytes: u64,
+}
+
+/// Work on devices, which no other thread does meanwhile.
+struct DeviceWork<'m> {
+    manager: &'m TransactionManager,
+    tell: &'m dyn Fn(DeviceProgress),
+    progress: DeviceProgress,
+    moved: Moved,
+    _turn: MutexGuard<'m, ()>,
+}
+
+impl<'m> DeviceWork<'m> {
+    fn begin(manager: &'m TransactionManager, tell: &'m dyn Fn(DeviceProgress)) -> Result<Self> {
+        let busy = || Error::Devices("other work on the devices is in progress".into());
+        let turn = manager.device_work.try_lock().ok_or_else(busy)?;
+        let (progress, moved) = (DeviceProgress::default(), Moved::default());
+        Ok(Self { manager, tell, progress, moved, _turn: turn })
+    }
+
+    /// Moves the chunks for which `is_one` holds to the profile that `wanted` says, away from the
+    /// stripes that leave.
+    fn move_chunks(
+        &mut self,
+        is_one: impl Fn(&Chunk) -> bool,
+        wanted: impl Fn(&Chunk) -> Profile,
+        leaves: impl Fn(&Chunk, &ChunkStripe) -> bool,
+    ) -> Result<()> {
+        let groups = self.manager.space().groups();
+        let groups: Vec<_> = groups.into_iter().filter(|group| is_one(&group.chunk())).collect();
+        self.progress.total_bytes += groups.iter().map(|group| group.used()).sum::<u64>();
+        for group in groups {
+            let chunk = group.chunk();
+            let (tell, progress) = (self.tell, &mut self.progress);
+            let leaves = |stripe: &ChunkStripe| leaves(&chunk, stripe);
+            let mut advance = |bytes: u64| {
+                progress.done_bytes = (progress.done_bytes + bytes).min(progress.total_bytes);
+                tell(*progress);
+            };
+            let (start, profile) = (chunk.logical(), wanted(&chunk));
+            let moved = self.manager.move_chunk(start, profile, leaves, &mut advance)?;
+            self.moved.add(&moved);
+        }
+        Ok(())
+    }
+
+    /// Changes the item of a device in the chunk tree and in its next superblocks, and commits.
+    fn change_device(&self, devid: u64, change: impl Fn(&mut DevItem)) -> Result<()> {
+        let manager = self.manager;
+        let device = manager.volume().device(devid).ok_or_else(|| no_device(devid))?;
+        let handle = manager.start(ITEMS_PER_DEVICE, Priority::Cleaning)?;
+        device.change_dev_item(&change);
+        let item = device.dev_item();
+        let edited = manager
+            .bookkeeping
+            .edit_devices(|trees| trees.chunk_tree.replace(device_key(devid), item.as_bytes()));
+        edited.inspect_err(|error| manager.abort(error.clone()))?;
+        self.set_superblock_devices();
+        handle.end()?;
+        manager.commit()?;
+        Ok(())
+    }
+
+    /// Sets what the next superblock says of all devices.
+    fn set_superblock_devices(&self) {
+        let devices = self.manager.volume().devices();
+        let total_bytes = devices.iter().map(|device| device.dev_item().total_bytes.get()).sum();
+        self.manager.change_superblock(|superblock| {
+            superblock.num_devices = (devices.len() as u64).into();
+            superblock.total_bytes = u64::into(total_bytes);
+        });
+    }
+}
+
+/// Items of the chunk tree and the device tree for one device.
+const ITEMS_PER_DEVICE: u64 = 2;
+
+fn device_key(devid: u64) -> Key {
+    Key::new(DEV_ITEMS, ItemType::DEV_ITEM, devid)
+}
+
+fn no_device(devid: u64) -> Error {
+    Error::Devices(format!("there is no device {devid}"))
+}
+
+fn kind_of(chunk: &Chunk) -> SpaceKind {
+    let kind = SpaceKind::ALL.into_iter().find(|kind| chunk.flags().contains(kind.flag()));
+    kind.unwrap_or(SpaceKind::Data)
+}
+
+/// Whether a stripe of a chunk lies on the device, at `end` or after.
+fn passes(chunk: &Chunk, stripe: &ChunkStripe, devid: u64, end: u64) -> bool {
+    stripe.devid == devid && stripe.physical.0 + chunk.bytes_per_stripe() > end
+}

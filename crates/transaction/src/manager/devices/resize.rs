@@ -1,0 +1,76 @@
+//! Giving a device another size.
+
+use super::{DeviceProgress, DeviceWork, no_device, passes};
+use crate::copy::Moved;
+use crate::error::{Error, Result};
+use crate::manager::TransactionManager;
+use crate::space::SpaceKind;
+
+impl TransactionManager {
+    /// Sets how many bytes of a device the file system uses, and commits. What lies after the new end
+    /// is moved before. Calls `tell` in this thread with the progress.
+    ///
+    /// # Errors
+    /// [`Error::NoPlace`] if there is no room for a block group before the new end or on other
+    /// devices, [`Error::NoSpace`] if the devices become too small for what is in use. The size stays
+    /// as it was then.
+    ///
+    /// # Panics
+    /// If this thread has a [`Handle`](crate::Handle).
+    pub fn resize_device(
+        &self,
+        devid: u64,
+        total_bytes: u64,
+        tell: &dyn Fn(DeviceProgress),
+    ) -> Result<Moved> {
+        let mut work = DeviceWork::begin(self, tell)?;
+        let device = self.volume().device(devid).ok_or_else(|| no_device(devid))?;
+        let total_bytes = total_bytes - total_bytes % u64::from(self.volume().sectorsize());
+        let before = device.dev_item().total_bytes.get();
+        if let Some(present) = device.device()
+            && total_bytes > present.len_bytes()
+        {
+            let reason = format!("device {devid} ({}) is smaller", present.name());
+            return Err(Error::Devices(reason));
+        }
+        let limited = Limited { manager: self, devid, before };
+        self.space().change_devices(|devices| {
+            devices.change(devid, |device| device.total_bytes = total_bytes);
+        });
+        work.move_chunks(
+            |chunk| chunk.stripes().iter().any(|stripe| passes(chunk, stripe, devid, total_bytes)),
+            |chunk| chunk.profile(),
+            |chunk, stripe| passes(chunk, stripe, devid, total_bytes),
+        )?;
+        let usage = self.space().usage(SpaceKind::Metadata);
+        if usage.taken() + usage.global_reserve > usage.total + usage.unallocated {
+            let len_bytes = usage.global_reserve;
+            return Err(Error::NoSpace { kind: SpaceKind::Metadata, len_bytes });
+        }
+        work.change_device(devid, |item| item.total_bytes = total_bytes.into())?;
+        limited.end();
+        Ok(work.moved)
+    }
+}
+
+/// A device that is used as if it had another size, until this is dropped.
+struct Limited<'m> {
+    manager: &'m TransactionManager,
+    devid: u64,
+    before: u64,
+}
+
+impl Limited<'_> {
+    /// It has that size.
+    fn end(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Limited<'_> {
+    fn drop(&mut self) {
+        self.manager.space().change_devices(|devices| {
+            devices.change(self.devid, |device| device.total_bytes = self.before);
+        });
+    }
+}

@@ -1,0 +1,151 @@
+//! Devices that are added, removed and resized, and profiles that are converted, while files come and
+//! go: `btrfs check` finds nothing, and the kernel sees everything, scrubs it and goes on.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use larder_device::{Access, FileDevice};
+use larder_format::{Profile, Uuid};
+use larder_testkit::command::run;
+use larder_testkit::{Content, ImageSpec, KernelImage, KernelMount, Manifest, Scratch, oracle};
+use larder_transaction::{Conversion, Error, TransactionManager};
+
+use crate::support::{Files, open};
+
+const MIB: u64 = 1 << 20;
+
+/// An image whose devices change.
+struct Devices {
+    scratch: Scratch,
+    files: Vec<PathBuf>,
+    before: Manifest,
+}
+
+impl Devices {
+    /// One that the kernel filled, with snapshots.
+    fn new(spec: &ImageSpec) -> Self {
+        let image = KernelImage::build(spec, &Content::new(larder_testkit::seed(7)));
+        let scratch = Scratch::new();
+        let files =
+            (0..).zip(image.devices()).map(|(n, file)| copy(file, scratch.path(), n)).collect();
+        let before = Manifest::of_tree(image.mount("subvolid=5,noatime").path());
+        Self { scratch, files, before }
+    }
+
+    fn add(&mut self, manager: &TransactionManager, len_bytes: u64) -> u64 {
+        let path = self.scratch.path().join(format!("added{}", self.files.len()));
+        File::create(&path).unwrap().set_len(len_bytes).unwrap();
+        let device = Arc::new(FileDevice::open(&path, Access::ReadWrite).unwrap());
+        self.files.push(path);
+        manager.add_device(device, Uuid::new_v4()).unwrap()
+    }
+
+    /// Checks a copy of the devices as they are.
+    fn check_copy(&self, what: &str) {
+        let folder = Scratch::new();
+        let copied = (0..).zip(&self.files).map(|(n, file)| copy(file, folder.path(), n));
+        let copies: Vec<PathBuf> = copied.collect();
+        self.check(&copies, what);
+    }
+
+    /// Both checkers and the kernel find nothing wrong, and everything that the kernel wrote is there.
+    fn check(&self, files: &[PathBuf], what: &str) {
+        oracle::check(files, true).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let mount = KernelMount::open(files, "subvolid=5,noatime");
+        let found = Manifest::of_tree(mount.path());
+        for (path, entry) in self.before.entries.iter().filter(|(path, _)| !path.is_empty()) {
+            assert_eq!(found.entries.get(path), Some(entry), "{what}: {}", path.escape_ascii());
+        }
+        oracle::scrub(&mount).unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
+}
+
+fn copy(file: &Path, folder: &Path, number: usize) -> PathBuf {
+    let copy = folder.join(format!("device{number}"));
+    run("cp", ["--sparse=always".as_ref(), file.as_os_str(), copy.as_os_str()]).unwrap();
+    copy
+}
+
+/// The profiles that block groups have, with those of data first.
+fn profiles(manager: &TransactionManager) -> [Vec<Profile>; 2] {
+    let of = |is_data: bool| {
+        let groups = manager.space().groups();
+        let kind = larder_format::BlockGroupFlags::DATA;
+        let groups = groups.iter().filter(|group| group.flags().contains(kind) == is_data);
+        let mut profiles: Vec<Profile> = groups.map(|group| group.chunk().profile()).collect();
+        profiles.sort_by_key(|profile| profile.name());
+        profiles.dedup();
+        profiles
+    };
+    [of(true), of(false)]
+}
+
+/// Calls `work` while another thread changes files and commits.
+fn while_in_use(manager: &TransactionManager, files: &mut Files, work: impl FnOnce()) {
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            while !is_done.load(Relaxed) {
+                files.churn(manager, 40).unwrap();
+                manager.commit().unwrap();
+            }
+        });
+        let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        is_done.store(true, Relaxed);
+        worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        other.join().unwrap();
+    });
+}
+
+fn convert(manager: &TransactionManager, data: Profile, metadata: Profile) {
+    let wanted = Conversion { data: Some(data), metadata: Some(metadata), system: Some(metadata) };
+    let moved = manager.convert(wanted, &|_| ()).unwrap();
+    assert_eq!((moved.damaged_bytes, moved.unreadable_bytes), (0, 0));
+    assert_eq!(profiles(manager), [vec![data], vec![metadata]]);
+}
+
+#[test]
+fn profiles_and_devices_change_while_files_do() {
+    let spec = ImageSpec::new("one-device").devices(&[2000 * MIB]);
+    let mut devices = Devices::new(&spec);
+    let mut files = Files::new("larder", 7);
+    let manager = open(&devices.files);
+    let second = devices.add(&manager, 2100 * MIB);
+    let third = devices.add(&manager, 2200 * MIB);
+    let fourth = devices.add(&manager, 2200 * MIB);
+    assert_eq!((second, third, fourth), (2, 3, 4));
+    for (data, metadata) in [
+        (Profile::Raid1, Profile::Raid1),
+        (Profile::Raid0, Profile::Raid1c3),
+        (Profile::Raid10, Profile::Raid1c4),
+        (Profile::Single, Profile::Raid10),
+        (Profile::Dup, Profile::Dup),
+        (Profile::Raid1, Profile::Raid1),
+    ] {
+        while_in_use(&manager, &mut files, || convert(&manager, data, metadata));
+        manager.commit().unwrap();
+        devices.check_copy(&format!("conversion to {data} and {metadata}"));
+    }
+    while_in_use(&manager, &mut files, || {
+        manager.remove_device(1, &|_| ()).unwrap();
+        manager.resize_device(third, 1500 * MIB, &|_| ()).unwrap();
+    });
+    manager.commit().unwrap();
+    drop(manager);
+    let left = devices.files.split_off(1);
+    devices.check(&left, "the removal");
+    let removed = KernelMount::try_open(&devices.files, "");
+    assert!(removed.is_err(), "a device that was removed has no superblock");
+    let manager = open(&left);
+    manager.remove_device(fourth, &|_| ()).unwrap();
+    let error = manager.remove_device(third, &|_| ()).unwrap_err();
+    assert!(matches!(error, Error::NoPlace { .. }), "{error}");
+    convert(&manager, Profile::Single, Profile::Single);
+    manager.remove_device(third, &|_| ()).unwrap();
+    let error = manager.remove_device(second, &|_| ()).unwrap_err();
+    assert!(error.to_string().contains("only device"), "{error}");
+    drop(manager);
+    devices.check(&left[..1], "the last removal");
+}
