@@ -7,8 +7,9 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use larder::{Filesystem, Inode, MountedFilesystem, OpenOptions, Overview, Subvolume};
 use larder_copy::new_inode;
-use larder_device::InUse;
+use larder_device::{Access, InUse};
 use larder_fuse::usage::MountTable;
+use larder_image::Opened;
 
 use crate::devices;
 use crate::ending::wait_for_ending_servers;
@@ -98,6 +99,13 @@ impl Source {
         let paths = self.paths(image)?;
         wait_for_ending_servers(&located(&paths, self.place.place()));
         Ok(report::on_terminal(LogLevel::Warn, || options.open(paths))??)
+    }
+
+    /// How many bytes a device of the file system could have, and whether it is an image file that
+    /// can get another length.
+    pub fn room(&self, device: &Path) -> anyhow::Result<(u64, bool)> {
+        let opened = Opened::open(device, Access::ReadOnly, self.place.place())?;
+        Ok((opened.device.len_bytes(), opened.file.is_some()))
     }
 
     /// Opens for writing the file system of `text`, an `IMAGE:/path`; `start` chooses the subvolume

@@ -128,7 +128,7 @@ pub use item::new::NewInode;
 pub use item::relative::Relative;
 pub use item::shown_extent::{Extent, ExtentKind};
 pub use item::subvolume_info::{SubvolumeInfo, SubvolumeName};
-pub use larder_transaction::ResyncProgress;
+pub use larder_transaction::{Conversion, DeviceProgress, Moved, ResyncProgress};
 pub use scan::{Paths, Scan, ScannedInode};
 pub use stats::{DelayedStats, ExtentMapStats, Stats};
 pub use subvolume::create::SnapshotKind;

@@ -8,7 +8,8 @@ use std::path::Path;
 use zerocopy::FromZeros;
 
 use crate::abi::{DEVICES_READY, FORGET_DEV, SCAN_DEV, VolArgs};
-use crate::{call, invalid};
+use crate::call;
+use crate::devices::named;
 
 /// The device that answers these requests, if the kernel has btrfs.
 const CONTROL: &str = "/dev/btrfs-control";
@@ -42,11 +43,5 @@ impl DeviceList {
 }
 
 fn of_device(path: &Path) -> io::Result<VolArgs> {
-    let mut device = VolArgs::new_zeroed();
-    let path = path.as_os_str().as_bytes();
-    // A zero ends it.
-    let room = device.name.len() - 1;
-    let name = device.name.get_mut(..path.len()).filter(|_| path.len() <= room);
-    name.ok_or(invalid("a path that is too long"))?.copy_from_slice(path);
-    Ok(device)
+    named(path.as_os_str().as_bytes())
 }

@@ -30,6 +30,7 @@ mod call;
 pub mod channel;
 mod control;
 mod data;
+mod devices;
 mod extents;
 mod filesystem;
 mod health;
@@ -42,6 +43,7 @@ use std::io;
 
 pub use control::DeviceList;
 pub use data::{EncodedExtent, clone_file, clone_range, write_encoded};
+pub use devices::{add_device, remove_device, resize_device};
 pub use extents::{MappedExtent, MappedExtents, mapped_extents};
 pub use filesystem::{
     DeviceInfo, FilesystemInfo, SpaceUsage, devices, filesystem_info, label, set_label, spaces,

@@ -89,13 +89,14 @@ pub use find::{
 };
 #[doc(inline)]
 pub use larder_filesystem::{
-    AllocateMode, Capacity, DelayedStats, DeviceErrors, DeviceInfo, Directory, Encoded, Entries,
-    Entry, Error, ErrorAbout, ErrorKind, Extent, ExtentKind, ExtentMapStats, File, FileCursor,
-    FilePlace, FileType, Filesystem, GlobalReserve, Health, Inode, Link, Listed, ListedEntry,
-    ListedInode, MadeReadOnly, Metadata, NewInode, OpenFile, Paths, QuotaGroup, RenameMode, Result,
-    ResyncProgress, Scan, ScannedInode, SetAttributes, SnapshotKind, Space, SpaceKind, Stats,
-    Subvolume, SubvolumeInfo, SubvolumeName, Subvolumes, Timestamp, TreeItem, TreeItems,
-    UsedExtent, Walk, WalkEntry, WriteCompression, WritePolicy, Xattr, XattrMode, Xattrs,
+    AllocateMode, Capacity, Conversion, DelayedStats, DeviceErrors, DeviceInfo, DeviceProgress,
+    Directory, Encoded, Entries, Entry, Error, ErrorAbout, ErrorKind, Extent, ExtentKind,
+    ExtentMapStats, File, FileCursor, FilePlace, FileType, Filesystem, GlobalReserve, Health,
+    Inode, Link, Listed, ListedEntry, ListedInode, MadeReadOnly, Metadata, Moved, NewInode,
+    OpenFile, Paths, QuotaGroup, RenameMode, Result, ResyncProgress, Scan, ScannedInode,
+    SetAttributes, SnapshotKind, Space, SpaceKind, Stats, Subvolume, SubvolumeInfo, SubvolumeName,
+    Subvolumes, Timestamp, TreeItem, TreeItems, UsedExtent, Walk, WalkEntry, WriteCompression,
+    WritePolicy, Xattr, XattrMode, Xattrs,
 };
 #[doc(hidden)]
 pub use larder_filesystem::{FindExtents, Queue, Reserve, StandsIn, Tuning};

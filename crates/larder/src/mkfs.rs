@@ -11,6 +11,7 @@
 //! ```
 
 pub use larder_mkfs::{
-    DeviceSummary, FeatureChoice, Features, GroupSummary, InodeFlagsSpec, MkfsError, MkfsOptions,
-    Owner, Progress, SubvolumeSpec, Summary, mkfs, mkfs_on, parse_checksum, parse_profile,
+    Claimed, DeviceSummary, FeatureChoice, Features, GroupSummary, InodeFlagsSpec, MkfsError,
+    MkfsOptions, Owner, Progress, SubvolumeSpec, Summary, mkfs, mkfs_on, parse_checksum,
+    parse_profile,
 };

@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod checksums;
+mod claim;
 mod content;
 mod error;
 mod estimate;
@@ -41,6 +42,7 @@ mod tree;
 mod wipe;
 mod writer;
 
+pub use claim::Claimed;
 pub use error::MkfsError;
 pub use features::{FeatureChoice, Features};
 pub use make::{mkfs, mkfs_on};

@@ -23,12 +23,8 @@ const BY_RECEIVING: &str = "make a file system of that shape with 'larder mkfs',
 
 const COMMANDS: &[Missing] = &[
     instead("balance", BY_KERNEL),
-    instead("device add", BY_RECEIVING),
-    instead("device delete", BY_RECEIVING),
-    instead("device remove", BY_RECEIVING),
     instead("device replace", BY_RECEIVING),
     instead("filesystem defragment", "'cp --reflink=never' makes a copy in few pieces"),
-    instead("filesystem resize", BY_RECEIVING),
     instead(
         "qgroup",
         "'larder report' and 'filesystem du' say what subvolumes hold, without quotas",

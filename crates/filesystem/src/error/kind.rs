@@ -167,7 +167,8 @@ impl DataError {
 
 fn kind_of_engine(error: &EngineError) -> ErrorKind {
     match error {
-        EngineError::NoSpace { .. } => ErrorKind::NoSpace,
+        EngineError::NoSpace { .. } | EngineError::NoPlace { .. } => ErrorKind::NoSpace,
+        EngineError::Devices(_) => ErrorKind::InvalidInput,
         EngineError::QuotaExceeded { .. } => ErrorKind::QuotaExceeded,
         EngineError::Aborted(_) | EngineError::ReadOnly(_) => ErrorKind::ReadOnly,
         EngineError::Tree(error) => kind_of_problem(&error.problem),

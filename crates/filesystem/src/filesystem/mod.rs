@@ -2,6 +2,7 @@
 
 pub(crate) mod cleaning;
 pub(crate) mod commit;
+pub(crate) mod devices;
 pub(crate) mod health;
 pub(crate) mod kept_state;
 pub(crate) mod open;

@@ -48,6 +48,12 @@ pub const SCAN_DEV: Opcode = opcode::write::<VolArgs>(MAGIC, 4);
 pub const FORGET_DEV: Opcode = opcode::write::<VolArgs>(MAGIC, 5);
 /// `BTRFS_IOC_DEVICES_READY`, which answers with a number in place of an error.
 pub const DEVICES_READY: Opcode = opcode::read::<VolArgs>(MAGIC, 39);
+/// `BTRFS_IOC_RESIZE`, whose name is `DEVID:SIZE`.
+pub const RESIZE: Opcode = opcode::write::<VolArgs>(MAGIC, 3);
+/// `BTRFS_IOC_ADD_DEV`.
+pub const ADD_DEV: Opcode = opcode::write::<VolArgs>(MAGIC, 10);
+/// `BTRFS_IOC_RM_DEV_V2`.
+pub const RM_DEV_V2: Opcode = opcode::write::<VolArgsV2>(MAGIC, 58);
 /// `BTRFS_IOC_SUBVOL_CREATE`.
 pub const SUBVOL_CREATE: Opcode = opcode::write::<VolArgs>(MAGIC, 14);
 /// `BTRFS_IOC_SUBVOL_CREATE_V2`.

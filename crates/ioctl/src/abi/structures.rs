@@ -12,6 +12,8 @@ pub const LABEL_BYTES: usize = 256;
 pub const SUBVOL_NAME_BYTES: usize = 256;
 /// `BTRFS_SUBVOL_RDONLY`.
 pub const SUBVOL_RDONLY: u64 = 1 << 1;
+/// `BTRFS_DEVICE_SPEC_BY_ID`: the first eight bytes of the name are the id of a device.
+pub const DEVICE_SPEC_BY_ID: u64 = 1 << 3;
 /// `BTRFS_SUBVOL_SPEC_BY_ID`: the first eight bytes of the name are the id of a subvolume.
 pub const SUBVOL_SPEC_BY_ID: u64 = 1 << 4;
 /// `BTRFS_LOGICAL_INO_ARGS_IGNORE_OFFSET`.

@@ -1,7 +1,10 @@
 //! `larder device`: the devices of a file system.
 
+mod add;
 mod block_device;
+pub mod on;
 mod ready;
+mod remove;
 mod scan;
 mod stats;
 mod usage;
@@ -13,9 +16,12 @@ pub use scan::register;
 use crate::global::Global;
 use crate::outcome::Outcome;
 
-/// Look at the devices of a file system
+/// Look at the devices of a file system, and change them
 #[derive(Debug, Subcommand)]
 pub enum Device {
+    Add(add::Add),
+    #[command(alias = "delete")]
+    Remove(remove::Remove),
     Ready(ready::Ready),
     Scan(scan::Scan),
     Stats(stats::Stats),
@@ -25,6 +31,8 @@ pub enum Device {
 impl Device {
     pub fn run(self, global: &Global) -> Outcome {
         match self {
+            Self::Add(command) => command.run(),
+            Self::Remove(command) => command.run(),
             Self::Ready(command) => command.run(),
             Self::Scan(command) => command.run(global),
             Self::Stats(command) => command.run(global),

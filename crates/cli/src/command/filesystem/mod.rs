@@ -4,6 +4,7 @@ mod df;
 mod du;
 mod label;
 mod mkswapfile;
+mod resize;
 mod show;
 mod sync;
 mod usage;
@@ -20,6 +21,7 @@ pub enum Filesystem {
     Du(du::Du),
     Label(label::Label),
     Mkswapfile(mkswapfile::Mkswapfile),
+    Resize(resize::Resize),
     Show(show::Show),
     Sync(sync::Sync),
     Usage(usage::Usage),
@@ -32,6 +34,7 @@ impl Filesystem {
             Self::Du(command) => command.run(global),
             Self::Label(command) => command.run(global),
             Self::Mkswapfile(command) => command.run(global),
+            Self::Resize(command) => command.run(),
             Self::Show(command) => command.run(global),
             Self::Sync(command) => command.run(),
             Self::Usage(command) => command.run(global),

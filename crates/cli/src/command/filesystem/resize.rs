@@ -1,0 +1,179 @@
+//! `larder filesystem resize`.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow, ensure};
+use clap::Args;
+use larder_objects::parse_size;
+
+use crate::command::device::on::{Device, judge, of_mount, shown, with_progress};
+use crate::outcome::Outcome;
+use crate::source::Source;
+use crate::target::Target;
+use crate::units::Units;
+
+/// Change the size of a file system on one of its devices
+///
+/// What lies after a new end is moved first; that can be interrupted and begun again. An image file
+/// gets the new length too: it grows before, and is cut after. A partition or the disk in a qcow2
+/// image keeps its size, which limits that of the file system.
+///
+/// Examples:
+///   larder filesystem resize +10G disk.img
+///   larder filesystem resize 2:max /mnt
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Resize {
+    #[command(flatten)]
+    source: Source,
+    /// Bytes, or with k, m, g, ... after it of their powers of 1024; with + or - before it to add or
+    /// take as many; `max` for all of the device. Before it, the id of a device and a colon: 1 unless
+    /// given
+    #[arg(value_name = "[DEVID:][+/-]SIZE or [DEVID:]max", allow_hyphen_values = true)]
+    size: String,
+    /// An image of the file system, which must not be mounted; or a directory of one that the
+    /// kernel has mounted
+    #[arg(value_name = "IMAGE or PATH")]
+    image: OsString,
+}
+
+/// The new size of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Max,
+    Exactly(u64),
+    More(u64),
+    Less(u64),
+}
+
+impl Resize {
+    pub fn run(self) -> Outcome {
+        self.resize().with_context(|| shown(&self.image))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn resize(&self) -> anyhow::Result<()> {
+        let (devid, wanted) = parse(&self.size)?;
+        if let Some(path) = self.source.mounted_directory(&self.image)? {
+            let directory = File::open(path)?;
+            let device =
+                device_in(larder_ioctl::devices(&directory)?.into_iter().map(Into::into), devid)?;
+            tell(&device, wanted, wanted.apply(device.total_bytes, u64::MAX)?);
+            let text = match wanted {
+                Wanted::Max => "max".to_owned(),
+                _ => wanted.apply(device.total_bytes, u64::MAX)?.to_string(),
+            };
+            return larder_ioctl::resize_device(directory, devid, &text).map_err(of_mount);
+        }
+        let image = Target::parse(&self.image).image;
+        let before = self.source.open(&image)?;
+        let device = device_in(before.devices().into_iter().map(Into::into), devid)?;
+        drop(before);
+        let path = device.path.clone().context("the device is missing")?;
+        let (room, is_file) = self.source.room(&path)?;
+        let new_bytes = wanted.apply(device.total_bytes, room)?;
+        ensure!(
+            new_bytes <= room || is_file,
+            "{}: it has only {room} bytes, and keeps them",
+            path.display()
+        );
+        tell(&device, wanted, new_bytes);
+        let lengthened = Lengthened::new(&path, room, new_bytes)?;
+        let filesystem = self.source.open_for_writing(&image)?;
+        judge(&with_progress(|tell| filesystem.resize_device(devid, new_bytes, tell))?)?;
+        drop(filesystem);
+        lengthened.keep();
+        if is_file && new_bytes < room {
+            File::options().write(true).open(&path)?.set_len(new_bytes)?;
+        }
+        Ok(())
+    }
+}
+
+fn device_in(mut devices: impl Iterator<Item = Device>, devid: u64) -> anyhow::Result<Device> {
+    let found = devices.find(|device| device.id == devid);
+    found.with_context(|| format!("there is no device {devid}"))
+}
+
+fn tell(device: &Device, wanted: Wanted, new_bytes: u64) {
+    let units = Units::default();
+    let new = match wanted {
+        Wanted::Max => "max".to_owned(),
+        _ => units.show(new_bytes),
+    };
+    let (id, path) = (device.id, device.path.as_deref().unwrap_or(Path::new("missing")).display());
+    println!("Resize device id {id} ({path}) from {} to {new}", units.show(device.total_bytes));
+}
+
+/// Reads a device id and a size.
+fn parse(text: &str) -> anyhow::Result<(u64, Wanted)> {
+    let (devid, size) = text.split_once(':').unwrap_or(("1", text));
+    let devid = devid.parse().with_context(|| format!("'{devid}' is no device id"))?;
+    let parsed = |digits: &str| parse_size(digits).map_err(|error| anyhow!(error));
+    let wanted = match size.as_bytes().first() {
+        _ if size == "max" => Wanted::Max,
+        Some(b'+') => Wanted::More(parsed(&size[1..])?),
+        Some(b'-') => Wanted::Less(parsed(&size[1..])?),
+        _ => Wanted::Exactly(parsed(size)?),
+    };
+    Ok((devid, wanted))
+}
+
+impl Wanted {
+    /// The new size of a device that has `before` bytes and could have `room`.
+    fn apply(self, before: u64, room: u64) -> anyhow::Result<u64> {
+        match self {
+            Self::Max => Ok(room),
+            Self::Exactly(bytes) => Ok(bytes),
+            Self::More(bytes) => before.checked_add(bytes).context("more than any device holds"),
+            Self::Less(bytes) => before.checked_sub(bytes).context("less than nothing"),
+        }
+    }
+}
+
+/// An image file that was made longer. It gets its length back if this is dropped before
+/// [`keep`](Self::keep).
+struct Lengthened(Option<(File, u64)>);
+
+impl Lengthened {
+    fn new(path: &Path, before: u64, wanted: u64) -> anyhow::Result<Self> {
+        if wanted <= before {
+            return Ok(Self(None));
+        }
+        let file = File::options().write(true).open(path)?;
+        file.set_len(wanted)?;
+        Ok(Self(Some((file, before))))
+    }
+
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Lengthened {
+    fn drop(&mut self) {
+        if let Some((file, before)) = &self.0 {
+            // The caller hears of the first error.
+            let _ = file.set_len(*before);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_btrfs_progs_reads_them() {
+        assert_eq!(parse("10g").unwrap(), (1, Wanted::Exactly(10 << 30)));
+        assert_eq!(parse("3:+1m").unwrap(), (3, Wanted::More(1 << 20)));
+        assert_eq!(parse("-4096").unwrap(), (1, Wanted::Less(4096)));
+        assert_eq!(parse("2:max").unwrap(), (2, Wanted::Max));
+        for bad in ["", "x", "1:", "a:1g", "+", "max:1"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}
