@@ -12,19 +12,38 @@ use crate::{call, invalid};
 
 /// Gives a device another size. `wanted` is a number of bytes, `max` or `cancel`.
 pub fn resize_device(inside: impl AsFd, devid: u64, wanted: &str) -> io::Result<()> {
-    call::write::<RESIZE, _>(inside, named(format!("{devid}:{wanted}").as_bytes())?)
+    judge(call::ask::<RESIZE, _>(inside, named(format!("{devid}:{wanted}").as_bytes())?)?)
 }
 
 /// Adds the block device at `path`, whose content is lost.
 pub fn add_device(inside: impl AsFd, path: &Path) -> io::Result<()> {
-    call::write::<ADD_DEV, _>(inside, named(path.as_os_str().as_bytes())?)
+    judge(call::ask::<ADD_DEV, _>(inside, named(path.as_os_str().as_bytes())?)?)
 }
 
 /// Moves everything on a device to the others, and removes it.
 pub fn remove_device(inside: impl AsFd, devid: u64) -> io::Result<()> {
     let mut args = VolArgsV2 { flags: DEVICE_SPEC_BY_ID, ..VolArgsV2::new_zeroed() };
     args.name[..size_of::<u64>()].copy_from_slice(&devid.to_ne_bytes());
-    call::write::<RM_DEV_V2, _>(inside, args)
+    judge(call::ask::<RM_DEV_V2, _>(inside, args)?)
+}
+
+/// The error of an answer that is a number (`enum btrfs_err_code`).
+fn judge(answer: i32) -> io::Result<()> {
+    let reason = match answer {
+        0 => return Ok(()),
+        1 => "raid1 needs two devices",
+        2 => "raid10 needs four devices, or two with a newer kernel",
+        3 => "raid5 needs two devices",
+        4 => "raid6 needs three devices",
+        5 => "it is the target of a replace that is in progress",
+        6 => "no device is missing",
+        7 => "it is the only device that can be written",
+        8 => "other work on the devices is in progress: a balance, or one like this",
+        9 => "raid1c3 needs three devices",
+        10 => "raid1c4 needs four devices",
+        _ => "the kernel refuses, and does not say why",
+    };
+    Err(io::Error::other(reason))
 }
 
 /// A structure with a name in it.

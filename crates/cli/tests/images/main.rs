@@ -3,6 +3,7 @@
 mod archives;
 mod bulk_options;
 mod changing;
+mod changing_devices;
 mod commands;
 mod devices;
 mod first_steps;

@@ -1,18 +1,22 @@
 //! Devices that are added, removed and resized, and profiles that are converted, while files come and
-//! go: `btrfs check` finds nothing, and the kernel sees everything, scrubs it and goes on.
+//! go: `btrfs check` finds nothing, and the kernel sees everything, scrubs it and goes on. So it is
+//! after a power cut at any point.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use larder_device::{Access, FileDevice};
+use larder_device::{Access, Device, FileDevice, MemoryDevice};
 use larder_format::{Profile, Uuid};
+use larder_power_cuts::{assert_sound, assert_sound_to_btrfs, load, survival};
+use larder_test_devices::{Event, Recording};
 use larder_testkit::command::run;
 use larder_testkit::{Content, ImageSpec, KernelImage, KernelMount, Manifest, Scratch, oracle};
 use larder_transaction::{Conversion, Error, TransactionManager};
+use larder_volume::{OpenOptions, Volume};
 
-use crate::support::{Files, open};
+use crate::support::{Files, Random, names, open, open_devices};
 
 const MIB: u64 = 1 << 20;
 
@@ -148,4 +152,82 @@ fn profiles_and_devices_change_while_files_do() {
     assert!(error.to_string().contains("only device"), "{error}");
     drop(manager);
     devices.check(&left[..1], "the last removal");
+}
+
+/// Work on devices, one step after the other, with changes of files in between.
+const STEPS: [fn(&TransactionManager, &Arc<dyn Device>); 5] = [
+    |manager, _| convert(manager, Profile::Raid1, Profile::Raid1),
+    |manager, third| {
+        manager.add_device(third.clone(), Uuid::from_u128(3)).unwrap();
+    },
+    |manager, _| {
+        manager.remove_device(1, &|_| ()).unwrap();
+    },
+    |manager, _| {
+        manager.resize_device(2, 260 * MIB, &|_| ()).unwrap();
+    },
+    |manager, _| convert(manager, Profile::Raid0, Profile::Dup),
+];
+
+/// The devices that belong to the file system, of those with a superblock of it.
+fn members(devices: Vec<MemoryDevice>) -> Vec<MemoryDevice> {
+    let has_superblock = |device: &MemoryDevice| larder_volume::scan(device).is_ok();
+    let found: Vec<MemoryDevice> = devices.into_iter().filter(has_superblock).collect();
+    let snapshot = |device: &MemoryDevice| Arc::new(device.snapshot()) as Arc<dyn Device>;
+    let options = OpenOptions::default();
+    let volume = Volume::open(found.iter().map(snapshot).collect(), &options).unwrap();
+    let is_member = |device: &MemoryDevice| {
+        let uuid = larder_volume::scan(device).unwrap().superblock.dev_item.uuid();
+        volume.devices().iter().any(|member| member.uuid() == uuid)
+    };
+    found.into_iter().filter(is_member).collect()
+}
+
+#[test]
+fn power_cuts_in_work_on_devices() {
+    let seed = larder_testkit::seed(3);
+    let spec = ImageSpec::new("two-devices").devices(&[300 * MIB, 300 * MIB]);
+    let image = KernelImage::build(&spec, &Content::new(seed));
+    let mut base: Vec<MemoryDevice> = image.devices().iter().map(|file| load(file)).collect();
+    base.push(MemoryDevice::new("third", 320 * MIB));
+    let recording = Recording::new();
+    let attach = |device: &MemoryDevice| Arc::new(recording.attach(device)) as Arc<dyn Device>;
+    let mut devices: Vec<Arc<dyn Device>> = base.iter().map(attach).collect();
+    let third = devices.pop().unwrap();
+    let manager = open_devices(devices).unwrap();
+    let mut files = Files::new("larder", seed);
+    let mut states = vec![(0, files.sorted())];
+    for step in STEPS {
+        files.churn(&manager, 30).unwrap();
+        manager.commit().unwrap();
+        states.push((recording.position(), files.sorted()));
+        step(&manager, &third);
+    }
+    drop(manager);
+    let (mut random, mut cuts) = (Random(seed), 0);
+    let mut replay = recording.replay();
+    while let Some(entry) = replay.step() {
+        let one_in = if entry.event == Event::Flush { 1 } else { 24 };
+        let is_chosen = random.below(one_in) < larder_testkit::effort();
+        for _ in 0..if is_chosen { larder_testkit::effort() } else { 0 } {
+            let position = replay.position();
+            let devices = members(replay.power_cut(survival(random.next())));
+            let what = format!("at {position}");
+            assert_sound(&devices, &what);
+            if cuts % 32 == 0 {
+                assert_sound_to_btrfs(&devices, &what);
+            }
+            let devices = devices.into_iter().map(|device| Arc::new(device) as Arc<dyn Device>);
+            let manager = open_devices(devices.collect()).unwrap();
+            let promised = states.iter().rposition(|(noted, _)| *noted <= position).unwrap();
+            let found = names(&manager, "larder").unwrap();
+            let may_be = states[promised..].iter().take(2).any(|(_, names)| *names == found);
+            assert!(may_be, "{what}: {} files", found.len());
+            // The work goes on from here.
+            convert(&manager, Profile::Single, Profile::Single);
+            cuts += 1;
+        }
+    }
+    println!("{cuts} power cuts");
+    assert!(cuts > 100, "{cuts}");
 }

@@ -154,7 +154,8 @@ impl GivenDevices {
         }
     }
 
-    /// The devices that the chunk tree names. Refuses those that it does not name.
+    /// The devices that the chunk tree names. Leaves out others of the same file system, and refuses
+    /// those of another one.
     pub(super) fn into_members(
         mut self,
         dev_items: &[DevItem],
@@ -176,10 +177,19 @@ impl GivenDevices {
                 },
             });
         }
-        match self.devices.first() {
-            Some((device, superblock)) => Err(self.foreign(device, superblock)),
-            None => Ok(members),
+        // A crash came before a device that was removed lost its superblock, or while one was added.
+        let is_own = |superblock: &Superblock| superblock.fsid == self.newest.fsid;
+        for (device, superblock) in &self.devices {
+            if !is_own(superblock) {
+                return Err(self.foreign(device, superblock));
+            }
+            let (name, devid) = (device.name(), superblock.dev_item.devid);
+            tracing::warn!(
+                "{name}: device {devid} is none of the file system, which was removed from it or \
+                 never added: it is left out"
+            );
         }
+        Ok(members)
     }
 
     /// The error if the chunk tree cannot be read: missing devices of the system chunks if there

@@ -33,6 +33,18 @@ pub(super) fn write_copies(
 }
 
 impl VolumeDevice {
+    /// Writes the superblock of the last commit to a device before the commit that adds it. So no
+    /// power cut leaves a file system that counts the device, while the device says nothing.
+    pub fn introduce(&self, template: &Superblock) -> Result<(), WriteError> {
+        for offset in OFFSETS {
+            if reaches(self, offset) {
+                let superblock = superblock_for(self, offset, template);
+                self.write(&[IoSlice::new(superblock.as_bytes())], offset)?;
+            }
+        }
+        Ok(self.flush()?)
+    }
+
     /// Overwrites all superblocks of a device that was removed, so that no program takes it for one
     /// of the file system. Does nothing if it is missing.
     pub fn forget_superblocks(&self) -> Result<(), WriteError> {

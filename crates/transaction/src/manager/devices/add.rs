@@ -44,12 +44,14 @@ impl TransactionManager {
             fsid: *self.superblock().fsid().as_bytes(),
             ..DevItem::new_zeroed()
         };
+        let added = VolumeDevice::new(item, device);
+        added.introduce(&self.volume().superblock())?;
         let handle = self.start(ITEMS_PER_DEVICE, Priority::Normal)?;
         let inserted = self
             .bookkeeping
             .edit_devices(|trees| trees.chunk_tree.insert(device_key(devid), item.as_bytes()));
         inserted.inspect_err(|error| self.abort(error.clone()))?;
-        self.volume().add_device(VolumeDevice::new(item, device));
+        self.volume().add_device(added);
         self.space().change_devices(|devices| {
             devices.add(DeviceSpace::new(devid, uuid, total_bytes));
         });
