@@ -173,3 +173,16 @@ unsafe impl Ioctl for Raw<'_> {
         Ok(())
     }
 }
+
+/// Sets the priority of this thread's I/O: a class and, within it, a priority, as ionice(1) has
+/// them.
+pub fn set_io_priority(class: u8, priority: u8) -> io::Result<()> {
+    const WHO_PROCESS: libc::c_int = 1;
+    const THIS_THREAD: libc::c_int = 0;
+    let both = libc::c_int::from(class) << 13 | libc::c_int::from(priority);
+    // SAFETY: the call takes numbers only.
+    match unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, THIS_THREAD, both) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

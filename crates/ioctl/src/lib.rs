@@ -34,12 +34,14 @@ mod extents;
 mod filesystem;
 mod health;
 mod inode;
+mod scrub;
 mod search;
 mod send;
 mod subvolume;
 
 use std::io;
 
+pub use call::set_io_priority;
 pub use control::DeviceList;
 pub use data::{EncodedExtent, clone_file, clone_range, write_encoded};
 pub use extents::{MappedExtent, MappedExtents, mapped_extents};
@@ -49,6 +51,7 @@ pub use filesystem::{
 };
 pub use health::{DeviceErrors, Health, device_errors, health, metrics};
 pub use inode::{FilePlace, inode_paths, places_of};
+pub use scrub::{ScrubProgress, cancel_scrub, scrub, scrub_limit, scrub_progress, set_scrub_limit};
 pub use search::{
     Item, Items, directory_path, items, items_since, last_inode, subvolume_path, subvolumes_of,
 };

@@ -1,17 +1,18 @@
 //! Devices that cannot be read, or are missing, and parity.
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use larder::device::Device;
 use larder::{Profile, ScrubEnd, ScrubFate, ScrubFinding, ScrubOptions};
 use larder_device::Operation;
-use larder_power_cuts::load;
-use larder_test_devices::{Fault, FaultDevice};
+use larder_power_cuts::{load, survival};
+use larder_test_devices::{Fault, FaultDevice, Recording};
 use larder_testkit::{Content, ImageSpec, KernelImage, damage};
 use parking_lot::Mutex;
 
-use crate::made::{Made, SECTOR, options};
+use crate::made::{Made, SECTOR, options, spoil};
 
 /// The devices in memory, of which each can be made to fail.
 fn faulty(made: &Made) -> Vec<Arc<FaultDevice>> {
@@ -51,6 +52,38 @@ fn sectors_that_cannot_be_read_are_written_anew() {
     assert!(findings.lock().iter().all(|it| it.fate == ScrubFate::Repaired), "{findings:#?}");
     let reads: u64 = fs.device_errors().unwrap().iter().map(|it| it.reads).sum();
     assert_eq!(reads, 3);
+}
+
+/// Whatever a power cut leaves of a repair, no good copy is lost, and another scrub completes it.
+#[test]
+fn a_repair_that_is_cut_short_loses_nothing() {
+    let made = Made::new(Profile::Raid1, Profile::Raid1, 2);
+    let spoilt = [made.places(made.data)[0], made.places(made.block)[1], (1, 64 << 20)];
+    spoilt.iter().for_each(|at| spoil(&made.files, *at));
+    let recording = Recording::new();
+    let attach = |file: &PathBuf| Arc::new(recording.attach(&load(file))) as Arc<dyn Device>;
+    let fs = options().write(true).open_devices(made.files.iter().map(attach).collect()).unwrap();
+    let data = fs.subvolume("/").unwrap().read("data").unwrap();
+    let before = recording.position();
+    fs.scrub(&ScrubOptions::default()).unwrap();
+    let after = recording.position();
+    drop(fs);
+    assert!(after > before + 2);
+    for position in before..=after {
+        let mut replay = recording.replay();
+        replay.advance_to(position);
+        let left = replay.power_cut(survival(position as u64)).into_iter();
+        let left: Vec<_> = left.map(|device| Arc::new(device) as Arc<dyn Device>).collect();
+        let fs = options().write(true).open_devices(left).unwrap();
+        assert!(fs.subvolume("/").unwrap().read("data").unwrap() == data, "{position}");
+        let lost = |scrubs: Vec<larder::DeviceScrub>| -> u64 {
+            scrubs.iter().map(|scrub| scrub.counters.uncorrectable_errors).sum()
+        };
+        assert_eq!(lost(fs.scrub(&ScrubOptions::default()).unwrap()), 0, "{position}");
+        let again = fs.scrub(&ScrubOptions::default()).unwrap();
+        assert!(again.iter().all(|scrub| scrub.counters.corrected_errors == 0), "{position}");
+        assert!(again.iter().all(|scrub| scrub.counters.super_errors == 0), "{position}");
+    }
 }
 
 #[test]
