@@ -11,7 +11,7 @@ use rustix::ioctl::{Ioctl, IoctlOutput, NoArg, Opcode, Setter, Updater, ioctl};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::abi::{ENVELOPE_VERSION, Envelope, IN_ENVELOPE, MOST_IN_ENVELOPE, structure_bytes};
-use crate::invalid;
+use crate::invalid::invalid;
 
 /// The type of the kernel's btrfs, as `statfs` returns it (`BTRFS_SUPER_MAGIC`).
 const BTRFS_SUPER_MAGIC: u64 = 0x9123_683E;

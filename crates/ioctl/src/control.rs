@@ -8,7 +8,8 @@ use std::path::Path;
 use zerocopy::FromZeros;
 
 use crate::abi::{DEVICES_READY, FORGET_DEV, SCAN_DEV, VolArgs};
-use crate::{call, invalid};
+use crate::call;
+use crate::invalid::invalid;
 
 /// The device that answers these requests, if the kernel has btrfs.
 const CONTROL: &str = "/dev/btrfs-control";

@@ -34,12 +34,11 @@ mod extents;
 mod filesystem;
 mod health;
 mod inode;
+mod invalid;
 mod scrub;
 mod search;
 mod send;
 mod subvolume;
-
-use std::io;
 
 pub use call::set_io_priority;
 pub use control::DeviceList;
@@ -60,8 +59,3 @@ pub use subvolume::{
     SubvolumeInfo, create_snapshot, create_subvolume, delete_subvolume, delete_subvolume_by_id,
     is_read_only, set_default_subvolume, set_read_only, set_received, subvolume_id, subvolume_info,
 };
-
-/// The error for an invalid request or answer.
-fn invalid(reason: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, reason)
-}

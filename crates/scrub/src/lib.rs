@@ -34,16 +34,18 @@
 mod batch;
 mod checksums;
 mod counters;
+mod device;
 mod finding;
 mod repair;
-mod scrub;
+mod run;
 mod state;
 mod superblocks;
+mod verifier;
 mod verify;
 mod walk;
 mod wanted;
 
 pub use counters::{Counters, Progress};
+pub use device::{Scrub, Stopped};
 pub use finding::{Fate, Finding, Subject};
-pub use scrub::{Scrub, Stopped};
 pub use state::Target;

@@ -5,7 +5,7 @@ use larder_volume::{CopyProblem, DeviceErrors};
 
 use crate::counters::Counters;
 use crate::finding::{Fate, Finding, Subject};
-use crate::verify::{Lost, Verifier};
+use crate::verifier::{Lost, Verifier};
 use crate::wanted::{Proof, Wanted};
 
 /// A bad tree block or sector of data.

@@ -4,8 +4,8 @@ use larder_format::superblock::{OFFSETS, SUPERBLOCK_SIZE};
 use larder_format::{Physical, Superblock};
 use larder_volume::VolumeDevice;
 
+use crate::device::Scrub;
 use crate::finding::{Fate, Finding, Subject};
-use crate::scrub::Scrub;
 
 /// Verifies each copy. A commit at the end of the scrub repairs bad ones.
 pub(crate) fn scrub_superblocks(scrub: &Scrub<'_>, member: &VolumeDevice) {

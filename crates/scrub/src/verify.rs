@@ -3,46 +3,20 @@
 use std::ops::Range;
 
 use larder_format::{ChecksumType, Logical, Physical};
-use larder_volume::{CopyProblem, Volume};
+use larder_volume::CopyProblem;
 
 use crate::batch::{Batch, Content, Piece};
 use crate::counters::Counters;
+use crate::device::Scrub;
 use crate::finding::{Fate, Finding, Subject};
 use crate::repair::Bad;
-use crate::scrub::{Part, Scrub};
-use crate::state::State;
+use crate::verifier::{Lost, Verifier};
 use crate::wanted::{Wanted, offsets};
 
 /// The bytes of data that one thread verifies at once, if checksums take long.
 const UNIT_BYTES: u64 = 128 << 10;
 
-/// Verifies a part.
-pub(crate) struct Verifier<'v> {
-    pub(crate) scrub: &'v Scrub<'v>,
-    pub(crate) state: &'v State,
-    pub(crate) part: &'v Part,
-}
-
-/// The state was lost: from this address of the device on, nothing counts.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Lost {
-    pub(crate) at: u64,
-}
-
 impl Verifier<'_> {
-    pub(crate) fn volume(&self) -> &Volume {
-        self.scrub.target.volume()
-    }
-
-    pub(crate) fn sectorsize(&self) -> u64 {
-        u64::from(self.volume().sectorsize())
-    }
-
-    /// Fails if the state was lost.
-    pub(crate) fn check_kept(&self, at: u64) -> Result<(), Lost> {
-        if self.state.is_kept() { Ok(()) } else { Err(Lost { at }) }
-    }
-
     /// Verifies a batch, and repairs what is bad.
     pub(crate) fn verify(&self, batch: &mut Batch) -> Result<(), Lost> {
         let mut tally = Counters::default();
@@ -107,7 +81,7 @@ impl Verifier<'_> {
             batch.pieces.iter().filter(checked).flat_map(units).collect();
         let find = |(piece, range): &(&Piece, Range<u64>)| -> Vec<Bad> {
             let within = offsets(piece, self.sectorsize()).filter(|at| range.contains(at));
-            within.filter_map(|offset| self.check(batch, piece, offset).err()).collect()
+            within.filter_map(|offset| self.check(batch, piece, offset)).collect()
         };
         let is_fast =
             matches!(self.volume().checksum_type(), ChecksumType::Crc32c | ChecksumType::Xxhash);
@@ -119,21 +93,21 @@ impl Verifier<'_> {
         found.into_iter().flatten().collect()
     }
 
-    /// Checks what was read at an offset of a piece. If it is wrong and the device may give
-    /// something else, reads it once more.
-    fn check(&self, batch: &Batch, piece: &Piece, offset: u64) -> Result<(), Bad> {
+    /// What is wrong with what was read at an offset of a piece, if anything. If the device may give
+    /// something else, it is read once more.
+    fn check(&self, batch: &Batch, piece: &Piece, offset: u64) -> Option<Bad> {
         let volume = self.volume();
         let wanted = Wanted::at(batch, piece, offset, volume);
         let bytes = &batch.bytes_of(piece)[offset as usize..][..wanted.len_bytes as usize];
-        let Err(problem) = wanted.prove(bytes, volume) else { return Ok(()) };
+        let problem = wanted.prove(bytes, volume).err()?;
         if volume.doubt_member(self.scrub.device, wanted.at_device(), wanted.len_bytes) {
             let mut again = vec![0; bytes.len()];
             let read = volume.read_member(self.scrub.device, wanted.at_device(), &mut again);
             if read.is_ok() && wanted.prove(&again, volume).is_ok() {
-                return Ok(());
+                return None;
             }
         }
-        Err(Bad { wanted, problem, unread_sectors: 0 })
+        Some(Bad { wanted, problem, unread_sectors: 0 })
     }
 
     /// What is bad in a batch that could not be read at once: reads it sector by sector.

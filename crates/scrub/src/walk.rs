@@ -12,9 +12,9 @@ use larder_transaction::extent::{FoundExtent, extents};
 
 use crate::batch::{Batch, Content, Piece};
 use crate::checksums::ChecksumWalk;
-use crate::scrub::{Part, Scrub, Stopped};
+use crate::device::{Part, Scrub, Stopped};
 use crate::state::State;
-use crate::verify::{Lost, Verifier};
+use crate::verifier::{Lost, Verifier};
 
 /// Batches on their way from the thread that reads to the one that verifies.
 const BATCHES: usize = 2;

@@ -7,9 +7,9 @@ use std::io::Write;
 use clap::Args;
 use larder_testkit::{KernelMount, Scratch};
 
-use super::larder_program;
 use crate::image::make_empty;
 use crate::measure::{Run, drop_caches};
+use crate::program::larder_program;
 use crate::table::Comparison;
 
 /// Bytes of a file.

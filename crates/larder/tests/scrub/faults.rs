@@ -59,7 +59,9 @@ fn sectors_that_cannot_be_read_are_written_anew() {
 fn a_repair_that_is_cut_short_loses_nothing() {
     let made = Made::new(Profile::Raid1, Profile::Raid1, 2);
     let spoilt = [made.places(made.data)[0], made.places(made.block)[1], (1, 64 << 20)];
-    spoilt.iter().for_each(|at| spoil(&made.files, *at));
+    for at in spoilt {
+        spoil(&made.files, at);
+    }
     let recording = Recording::new();
     let attach = |file: &PathBuf| Arc::new(recording.attach(&load(file))) as Arc<dyn Device>;
     let fs = options().write(true).open_devices(made.files.iter().map(attach).collect()).unwrap();

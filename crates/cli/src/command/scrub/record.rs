@@ -76,19 +76,19 @@ impl Record {
     }
 
     fn line(mut self, uuid: Uuid) -> String {
-        let mut line = format!("{uuid}:{}", self.devid);
-        for (name, counter) in COUNTERS {
-            line += &format!("|{name}:{}", counter(&mut self.progress));
-        }
+        let mut fields = vec![format!("{uuid}:{}", self.devid)];
+        let progress = &mut self.progress;
+        fields.extend(COUNTERS.map(|(name, counter)| format!("{name}:{}", counter(progress))));
         let is = u64::from;
-        line + &format!(
-            "|t_start:{}|t_resumed:{}|duration:{}|canceled:{}|finished:{}\n",
-            self.started,
-            self.resumed,
-            self.duration,
-            is(self.is_cancelled),
-            is(self.is_finished),
-        )
+        let rest = [
+            ("t_start", self.started),
+            ("t_resumed", self.resumed),
+            ("duration", self.duration),
+            ("canceled", is(self.is_cancelled)),
+            ("finished", is(self.is_finished)),
+        ];
+        fields.extend(rest.map(|(name, value)| format!("{name}:{value}")));
+        fields.join("|") + "\n"
     }
 
     fn parse(line: &str, uuid: Uuid) -> Option<Self> {

@@ -112,13 +112,13 @@ pub struct Resume {
 
 impl Start {
     pub fn run(self, global: &Global) -> Outcome {
-        self.options.run(global, Begin::New { force: self.force, limit: self.limit })
+        self.options.run(global, &Begin::New { force: self.force, limit: self.limit })
     }
 }
 
 impl Resume {
     pub fn run(self, global: &Global) -> Outcome {
-        self.options.run(global, Begin::Resumed)
+        self.options.run(global, &Begin::Resumed)
     }
 }
 
@@ -142,7 +142,7 @@ impl Begin {
 }
 
 impl Options {
-    fn run(&self, global: &Global, begin: Begin) -> Outcome {
+    fn run(&self, global: &Global, begin: &Begin) -> Outcome {
         let place = Place::find(&self.path, &self.source)?;
         let is_forced = matches!(begin, Begin::New { force: true, .. });
         let quiet = self.quiet || global.is_quiet();
@@ -171,11 +171,11 @@ impl Options {
             return Ok(ExitCode::from(NOTHING_TO_RESUME));
         }
         if !self.foreground && !is_second {
-            return self.go_to_background(&place, quiet, &begin);
+            return self.go_to_background(&place, quiet, begin);
         }
         let is_planned = |record: &&Record| planned.iter().any(|one| one.devid == record.devid);
         let others: Vec<Record> = records.iter().filter(|it| !is_planned(it)).copied().collect();
-        self.scrub(global, &place, &planned, &others, quiet, &begin)
+        self.scrub(global, &place, &planned, &others, quiet, begin)
     }
 
     fn go_to_background(&self, place: &Place, quiet: bool, begin: &Begin) -> Outcome {
@@ -253,7 +253,7 @@ impl Options {
         drop(claim);
         let code = self.told(&ended);
         if !background::is_second() && (!quiet || global.is_json()) {
-            self.show(global, place, planned, &ended, findings.into_inner())?;
+            self.show(global, place, planned, &ended, &findings.into_inner())?;
         }
         Ok(code)
     }
@@ -297,7 +297,7 @@ impl Options {
         place: &Place,
         planned: &[Planned],
         ended: &[Ended],
-        findings: Vec<Value>,
+        findings: &[Value],
     ) -> anyhow::Result<()> {
         let record = |one: &Ended| {
             let before = planned.iter().find(|it| it.devid == one.devid);
