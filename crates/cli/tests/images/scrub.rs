@@ -193,8 +193,9 @@ fn a_scrub_in_the_background_is_cancelled_and_resumed() {
     let aborted = ours(&format!("scrub status {word}")).1;
     assert!(aborted.contains("Status:           aborted\n"), "{aborted}");
     assert_eq!(ours(&format!("scrub cancel {word}")).0, 2);
-    let (code, text, error) = ours(&format!("scrub resume -B {word}"));
-    assert!(code == 0 && text.starts_with("scrub done for "), "{text}{error}");
+    let (code, text, error) = ours(&format!("--format json scrub resume -B {word}"));
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &json["scrub"]["devices"][1]["status"]), (0, &"finished".into()), "{error}");
     let raw = ours(&format!("scrub status -R {word}")).1;
     assert!(
         raw.contains("Scrub resumed:") && raw.contains("Status:           finished\n"),
@@ -206,4 +207,7 @@ fn a_scrub_in_the_background_is_cancelled_and_resumed() {
     let nothing = ours(&format!("scrub resume {word}"));
     assert_eq!(nothing.0, 2);
     assert!(nothing.1.starts_with("scrub: nothing to resume for "), "{nothing:?}");
+    let nothing = ours(&format!("--format json scrub resume {word}"));
+    let json: Value = serde_json::from_str(&nothing.1).unwrap();
+    assert_eq!((nothing.0, &json["scrub"]["devices"]), (2, &Value::Array(Vec::new())));
 }

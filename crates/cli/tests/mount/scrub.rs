@@ -76,6 +76,8 @@ fn a_scrub_is_limited_watched_and_cancelled() {
     succeed(larder().args(["scrub", "limit", "-a", "-l", "64K"]).arg(&path));
     let limits = succeed(larder().args(["scrub", "limit"]).arg(&path));
     assert!(limits.contains("64.00KiB"), "{limits}");
+    let json = succeed(larder().args(["--format", "json", "scrub", "limit"]).arg(&path));
+    assert!(json.contains("\"limit\": 65536"), "{json}");
     let (code, text) = output(larder().args(["scrub", "start"]).arg(&path));
     assert!(code == 0 && text.starts_with("scrub started on "), "{text}");
     wait_until("the health tells it", || {

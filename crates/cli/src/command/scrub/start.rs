@@ -164,26 +164,38 @@ impl Options {
         let plan = place.devices.iter().filter_map(|it| begin.plan(it.id, of(it.id)));
         let planned: Vec<Planned> = plan.collect();
         if planned.is_empty() {
-            if !quiet {
+            if global.is_json() {
+                let nothing = json!({ "uuid": place.uuid.to_string(), "devices": [] });
+                write_json(&mut stdout(), "scrub", &nothing)?;
+            } else if !quiet {
                 let path = self.path.display();
                 println!("scrub: nothing to resume for {path}, fsid {}", place.uuid);
             }
             return Ok(ExitCode::from(NOTHING_TO_RESUME));
         }
         if !self.foreground && !is_second {
-            return self.go_to_background(&place, quiet, begin);
+            return self.go_to_background(global, &place, quiet, begin);
         }
         let is_planned = |record: &&Record| planned.iter().any(|one| one.devid == record.devid);
         let others: Vec<Record> = records.iter().filter(|it| !is_planned(it)).copied().collect();
         self.scrub(global, &place, &planned, &others, quiet, begin)
     }
 
-    fn go_to_background(&self, place: &Place, quiet: bool, begin: &Begin) -> Outcome {
+    fn go_to_background(
+        &self,
+        global: &Global,
+        place: &Place,
+        quiet: bool,
+        begin: &Begin,
+    ) -> Outcome {
         let process = match background::start()? {
             Ok(process) => process,
             Err(code) => return Ok(code),
         };
-        if !quiet {
+        if global.is_json() {
+            let started = json!({ "uuid": place.uuid.to_string(), "pid": process });
+            write_json(&mut stdout(), "scrub", &started)?;
+        } else if !quiet {
             let word = if matches!(begin, Begin::Resumed) { "resumed" } else { "started" };
             let (path, uuid) = (self.path.display(), place.uuid);
             println!("scrub {word} on {path}, fsid {uuid} (pid={process})");
