@@ -9,6 +9,7 @@ mod image;
 mod measure;
 mod mounts;
 mod processors;
+mod program;
 mod rounds;
 mod series;
 mod snapshots;

@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use larder_testkit::{KernelMount, RingsOffered, Scratch};
 
 use crate::image::make_empty;
-use crate::workload::larder_program;
+use crate::program::larder_program;
 
 /// Bytes of each file system.
 const LEN_BYTES: u64 = 8 << 30;

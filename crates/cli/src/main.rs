@@ -43,6 +43,7 @@ mod manual;
 mod message;
 mod mode;
 mod mode_change;
+mod mounted_device;
 mod objects;
 mod on_mount;
 mod operand;

@@ -126,6 +126,13 @@ impl Source {
         self.open_with(image, self.degraded)
     }
 
+    /// Opens the file system on `image` to learn which one it is, and its devices: that stays the
+    /// same while others write.
+    pub fn identify(&self, image: &Path) -> anyhow::Result<Filesystem> {
+        self.expect_image(image)?;
+        Ok(self.options().open(self.paths(image)?)?)
+    }
+
     fn open_with(&self, image: &Path, degraded: bool) -> anyhow::Result<Filesystem> {
         self.expect_image(image)?;
         let paths = self.paths(image)?;

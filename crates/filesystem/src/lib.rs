@@ -108,6 +108,7 @@ pub use filesystem::health::{DeviceErrors, DeviceInfo, Health, MadeReadOnly};
 pub use filesystem::options::WriteOptions;
 pub use filesystem::quota::QuotaGroup;
 pub use filesystem::resolve::FilePlace;
+pub use filesystem::scrub::{DeviceScrub, ScrubEnd, ScrubFinding, ScrubOptions, ScrubbedFile};
 #[doc(hidden)]
 pub use filesystem::space::BlockGroup;
 pub use filesystem::space::{Capacity, GlobalReserve};
@@ -128,6 +129,8 @@ pub use item::new::NewInode;
 pub use item::relative::Relative;
 pub use item::shown_extent::{Extent, ExtentKind};
 pub use item::subvolume_info::{SubvolumeInfo, SubvolumeName};
+pub use larder_jobs::{Job, JobKind, JobStatus, Jobs};
+pub use larder_scrub::{Counters as ScrubCounters, Fate as ScrubFate, Subject as ScrubSubject};
 pub use larder_transaction::{Conversion, DeviceProgress, Moved, ResyncProgress};
 pub use scan::{Paths, Scan, ScannedInode};
 pub use stats::{DelayedStats, ExtentMapStats, Stats};

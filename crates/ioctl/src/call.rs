@@ -11,7 +11,7 @@ use rustix::ioctl::{Ioctl, IoctlOutput, NoArg, Opcode, Setter, Updater, ioctl};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::abi::{ENVELOPE_VERSION, Envelope, IN_ENVELOPE, MOST_IN_ENVELOPE, structure_bytes};
-use crate::invalid;
+use crate::invalid::invalid;
 
 /// The type of the kernel's btrfs, as `statfs` returns it (`BTRFS_SUPER_MAGIC`).
 const BTRFS_SUPER_MAGIC: u64 = 0x9123_683E;
@@ -171,5 +171,18 @@ unsafe impl Ioctl for Raw<'_> {
 
     unsafe fn output_from_ptr(_: IoctlOutput, _: *mut c_void) -> rustix::io::Result<()> {
         Ok(())
+    }
+}
+
+/// Sets the priority of this thread's I/O: a class and, within it, a priority, as ionice(1) has
+/// them.
+pub fn set_io_priority(class: u8, priority: u8) -> io::Result<()> {
+    const WHO_PROCESS: libc::c_int = 1;
+    const THIS_THREAD: libc::c_int = 0;
+    let both = libc::c_int::from(class) << 13 | libc::c_int::from(priority);
+    // SAFETY: the call takes numbers only.
+    match unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, THIS_THREAD, both) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }

@@ -8,7 +8,8 @@ use std::path::Path;
 use zerocopy::FromZeros;
 
 use crate::abi::{ADD_DEV, DEVICE_SPEC_BY_ID, RESIZE, RM_DEV_V2, VolArgs, VolArgsV2};
-use crate::{call, invalid};
+use crate::call;
+use crate::invalid::invalid;
 
 /// Gives a device another size. `wanted` is a number of bytes, `max` or `cancel`.
 pub fn resize_device(inside: impl AsFd, devid: u64, wanted: &str) -> io::Result<()> {

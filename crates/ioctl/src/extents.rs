@@ -7,7 +7,8 @@ use std::vec;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{EXTENT_LAST, FIEMAP, FIEMAP_SYNC, Fiemap, FiemapExtent};
-use crate::{call, invalid};
+use crate::call;
+use crate::invalid::invalid;
 
 /// The most extents that one answer has.
 const MOST_EXTENTS: usize = 256;

@@ -10,7 +10,8 @@ use crate::abi::{
     DEV_INFO, DevInfoArgs, FS_INFO, FsInfoArgs, GET_FSLABEL, LABEL_BYTES, SET_FSLABEL, SPACE_INFO,
     SYNC, SpaceArgs, SpaceInfo,
 };
-use crate::{call, invalid};
+use crate::call;
+use crate::invalid::invalid;
 
 /// The most kinds of block groups.
 const MOST_SPACES: usize = 64;

@@ -11,7 +11,8 @@ use crate::abi::{
     DEV_STATS, DEV_STATS_RESET, DevStatsArgs, GET_DEV_STATS, HEALTH, HEALTH_VERSION, HealthArgs,
     METRICS, METRICS_VERSION, MetricsArgs,
 };
-use crate::{call, invalid};
+use crate::call;
+use crate::invalid::invalid;
 
 /// The number of errors of a device since they were last reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

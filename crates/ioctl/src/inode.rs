@@ -8,7 +8,8 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use crate::abi::{
     DataContainer, INO_PATHS, InoPathArgs, LOGICAL_INO, LOGICAL_INO_V2, LogicalInoArgs,
 };
-use crate::{call, invalid};
+use crate::call;
+use crate::invalid::invalid;
 
 /// Bytes of a container, unless something limits it: as many as the kernel allows.
 const MOST_CONTAINER_BYTES: usize = 64 << 10;

@@ -35,12 +35,13 @@ mod extents;
 mod filesystem;
 mod health;
 mod inode;
+mod invalid;
+mod scrub;
 mod search;
 mod send;
 mod subvolume;
 
-use std::io;
-
+pub use call::set_io_priority;
 pub use control::DeviceList;
 pub use data::{EncodedExtent, clone_file, clone_range, write_encoded};
 pub use devices::{add_device, remove_device, resize_device};
@@ -51,6 +52,7 @@ pub use filesystem::{
 };
 pub use health::{DeviceErrors, Health, device_errors, health, metrics};
 pub use inode::{FilePlace, inode_paths, places_of};
+pub use scrub::{ScrubProgress, cancel_scrub, scrub, scrub_limit, scrub_progress, set_scrub_limit};
 pub use search::{
     Item, Items, directory_path, items, items_since, last_inode, subvolume_path, subvolumes_of,
 };
@@ -59,8 +61,3 @@ pub use subvolume::{
     SubvolumeInfo, create_snapshot, create_subvolume, delete_subvolume, delete_subvolume_by_id,
     is_read_only, set_default_subvolume, set_read_only, set_received, subvolume_id, subvolume_info,
 };
-
-/// The error for an invalid request or answer.
-fn invalid(reason: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, reason)
-}

@@ -12,7 +12,8 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use crate::abi::{
     INO_LOOKUP, InoLookupArgs, SearchArgsV2, SearchHeader, SearchKey, TREE_SEARCH_V2,
 };
-use crate::{call, invalid};
+use crate::call;
+use crate::invalid::invalid;
 
 /// The most levels of nested subvolumes.
 const MOST_NESTED: usize = 1024;

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::ioctl::{Setter, ioctl};
 
 use crate::abi::SEND;
-use crate::invalid;
+use crate::invalid::invalid;
 
 /// `struct btrfs_ioctl_send_args`.
 #[repr(C)]

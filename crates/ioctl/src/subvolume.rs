@@ -12,8 +12,9 @@ use crate::abi::{
     SNAP_CREATE_V2, SNAP_DESTROY, SNAP_DESTROY_V2, SUBVOL_CREATE, SUBVOL_GETFLAGS, SUBVOL_RDONLY,
     SUBVOL_SETFLAGS, SUBVOL_SPEC_BY_ID, SubvolInfoArgs, VolArgs, VolArgsV2,
 };
+use crate::call;
 use crate::channel::{self, Token};
-use crate::{call, invalid};
+use crate::invalid::invalid;
 
 /// The number of a subvolume's root (`BTRFS_FIRST_FREE_OBJECTID`).
 const ROOT_INODE: u64 = 256;

@@ -48,6 +48,7 @@
 //!   Linux.
 //! - [`Subvolume::scan_parts`] visits every inode, with several threads.
 //! - [`Filesystem::keep_state`] keeps a commit readable while the file system goes on changing.
+//! - [`Filesystem::scrub`] verifies every copy on every device and repairs bad ones, as a [`Job`].
 //! - [`accounting::Accounting::of`] says where the space went, by path, snapshot and compression.
 //! - [`Error::kind`] says what an error means; its text names the path, device or item.
 //!
@@ -90,13 +91,14 @@ pub use find::{
 #[doc(inline)]
 pub use larder_filesystem::{
     AllocateMode, Capacity, Conversion, DelayedStats, DeviceErrors, DeviceInfo, DeviceProgress,
-    Directory, Encoded, Entries, Entry, Error, ErrorAbout, ErrorKind, Extent, ExtentKind,
-    ExtentMapStats, File, FileCursor, FilePlace, FileType, Filesystem, GlobalReserve, Health,
-    Inode, Link, Listed, ListedEntry, ListedInode, MadeReadOnly, Metadata, Moved, NewInode,
-    OpenFile, Paths, QuotaGroup, RenameMode, Result, ResyncProgress, Scan, ScannedInode,
-    SetAttributes, SnapshotKind, Space, SpaceKind, Stats, Subvolume, SubvolumeInfo, SubvolumeName,
-    Subvolumes, Timestamp, TreeItem, TreeItems, UsedExtent, Walk, WalkEntry, WriteCompression,
-    WritePolicy, Xattr, XattrMode, Xattrs,
+    DeviceScrub, Directory, Encoded, Entries, Entry, Error, ErrorAbout, ErrorKind, Extent,
+    ExtentKind, ExtentMapStats, File, FileCursor, FilePlace, FileType, Filesystem, GlobalReserve,
+    Health, Inode, Job, JobKind, JobStatus, Jobs, Link, Listed, ListedEntry, ListedInode,
+    MadeReadOnly, Metadata, Moved, NewInode, OpenFile, Paths, QuotaGroup, RenameMode, Result,
+    ResyncProgress, Scan, ScannedInode, ScrubCounters, ScrubEnd, ScrubFate, ScrubFinding,
+    ScrubOptions, ScrubSubject, ScrubbedFile, SetAttributes, SnapshotKind, Space, SpaceKind, Stats,
+    Subvolume, SubvolumeInfo, SubvolumeName, Subvolumes, Timestamp, TreeItem, TreeItems,
+    UsedExtent, Walk, WalkEntry, WriteCompression, WritePolicy, Xattr, XattrMode, Xattrs,
 };
 #[doc(hidden)]
 pub use larder_filesystem::{FindExtents, Queue, Reserve, StandsIn, Tuning};

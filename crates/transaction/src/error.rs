@@ -53,6 +53,9 @@ pub enum Error {
         /// The profile that it was to have.
         profile: Profile,
     },
+    /// A caller ended the work.
+    #[error("it was cancelled")]
+    Cancelled,
     /// Devices cannot be changed like this.
     #[error("{0}")]
     Devices(String),

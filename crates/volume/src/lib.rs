@@ -8,7 +8,8 @@
 //! - [`scan`]: the superblock of a device.
 //! - [`Volume::open`], [`Volume::new`] for a new file system.
 //! - [`Volume::read_tree_block`], [`Volume::read_data`], [`Volume::read_copy`]; and
-//!   [`Volume::verify_tree_block`], [`Volume::verify_data`] for every copy.
+//!   [`Volume::verify_tree_block`], [`Volume::verify_data`] for every copy;
+//!   [`Volume::read_member`], [`Volume::write_member`] for the one of a device.
 //! - [`Volume::geometry`]: the devices and chunks of a time; [`Volume::add_chunk`],
 //!   [`Volume::replace_chunk`], [`Volume::remove_chunk`], [`Volume::begin_move`].
 //! - [`Volume::write`], [`Volume::flush`], [`Volume::write_superblocks`], [`Volume::refresh`],

@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 
 use clap::Args;
 
-use super::{ImageOptions, larder_program};
+use super::ImageOptions;
 use crate::measure::Run;
+use crate::program::larder_program;
 use crate::table::Comparison;
 
 /// Dump a subvolume's tree as text: btrfs inspect-internal dump-tree against larder's

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use larder_testkit::Scratch;
 
-use super::larder_program;
 use crate::measure::Run;
+use crate::program::larder_program;
 use crate::table::Comparison;
 
 /// Make an image from a directory: mkfs.btrfs --rootdir against larder mkfs --rootdir

@@ -20,6 +20,7 @@ mod processors;
 mod readahead;
 mod receive;
 mod reservation;
+mod scrub;
 mod send;
 mod sequential;
 mod snapshot;
@@ -46,6 +47,7 @@ pub enum Workload {
     Snapshot(snapshot::Snapshot),
     Delayed(delayed::Delayed),
     Reservation(reservation::Reservation),
+    Scrub(scrub::Scrub),
     Send(send::Send),
     Receive(receive::Receive),
     EarlyRelease(early_release::EarlyRelease),
@@ -77,6 +79,7 @@ impl Workload {
             Self::Snapshot(workload) => workload.run(),
             Self::Delayed(workload) => workload.run(),
             Self::Reservation(workload) => workload.run(),
+            Self::Scrub(workload) => workload.run(),
             Self::Send(workload) => workload.run(),
             Self::Receive(workload) => workload.run(),
             Self::EarlyRelease(workload) => workload.run(),
@@ -104,7 +107,7 @@ impl Workload {
             Self::Extents(_) => Some("extents"),
             Self::Fsync(_) => Some("syncs"),
             Self::Write(_) | Self::Objects(_) | Self::ObjectMounts(_) => Some("mib"),
-            Self::Sequential(_) => Some("mebibytes"),
+            Self::Sequential(_) | Self::Scrub(_) => Some("mebibytes"),
             Self::Mkfs(_) | Self::Dbench(_) => None,
             _ => Some("files"),
         }
@@ -145,11 +148,4 @@ impl ImageOptions {
     fn image(&self) -> anyhow::Result<InlineFiles> {
         InlineFiles::new(self.files, self.file_bytes, self.image.as_deref())
     }
-}
-
-/// The `larder` program of the same build.
-pub fn larder_program() -> anyhow::Result<PathBuf> {
-    let program = std::env::current_exe()?.with_file_name("larder");
-    anyhow::ensure!(program.exists(), "build larder-cli first: {} is not there", program.display());
-    Ok(program)
 }

@@ -10,8 +10,8 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use larder_testkit::Scratch;
 
-use super::larder_program;
 use crate::mounts::shell;
+use crate::program::larder_program;
 
 /// Everyday work on a mount of a bucket, against one of rclone
 ///

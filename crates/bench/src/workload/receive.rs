@@ -10,8 +10,8 @@ use clap::Args;
 use larder_testkit::KernelMount;
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::larder_program;
 use crate::measure::{Run, drop_caches};
+use crate::program::larder_program;
 use crate::snapshots::{SENT, Sent, SnapshotOptions, Snapshots};
 use crate::table::Comparison;
 

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::larder_program;
 use crate::measure::drop_caches;
+use crate::program::larder_program;
 use crate::snapshots::{SENT, SnapshotOptions, Snapshots};
 use crate::table::Comparison;
 

@@ -21,12 +21,14 @@ use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::print::{Name, local_time, local_time_with_zone, write_json};
 use crate::source::Source;
+use crate::units::Units;
 
 /// Metrics by their names with labels.
 type Metrics = BTreeMap<String, f64>;
 
 /// Show the health of a file system: last commit, errors, since when and why it is read-only or waits
 ///
+/// Of a mount also long work that goes on, such as a scrub, with its rate and the time that is left.
 /// The exit code is 1 if an error made the file system read-only, and 0 otherwise. Errors of
 /// devices are also told by `larder device stats`, which can set them to zero. What is not mounted has
 /// a last commit and errors of devices; `larder check` says whether it is sound.
@@ -55,6 +57,7 @@ impl Health {
         } else {
             write_state(&mut out, &state)?;
             write_devices(&mut out, &devices)?;
+            write_jobs(&mut out, &metrics)?;
             write_objects(&mut out, &metrics)?;
         }
         let is_well = state.made_read_only.is_none();
@@ -117,6 +120,29 @@ fn write_devices(out: &mut impl Write, devices: &[Counted]) -> io::Result<()> {
             )
         };
         writeln!(out, "Device {:<9} {name}: {text}", format!("{}:", device.id))?;
+    }
+    Ok(())
+}
+
+/// Long work that goes on.
+fn write_jobs(out: &mut impl Write, metrics: &Metrics) -> io::Result<()> {
+    let done = metrics.iter().filter_map(|(name, done)| {
+        Some((name.strip_prefix("larder_job_done_bytes{job=\"")?.strip_suffix("\"}")?, *done))
+    });
+    for (job, done) in done {
+        let of = |name: &str| {
+            metrics.get(&format!("larder_job_{name}{{job=\"{job}\"}}")).copied().unwrap_or_default()
+        };
+        let (total, seconds) = (of("total_bytes"), of("seconds"));
+        let rate = if seconds > 0.0 { done / seconds } else { 0.0 };
+        let show = |bytes: f64| Units::default().show(bytes as u64);
+        write!(out, "Job:             {job}: {} of {}", show(done), show(total))?;
+        match (total - done) / rate {
+            left if left.is_finite() && left >= 0.0 => {
+                writeln!(out, ", {}/s, {left:.0} s left", show(rate))?;
+            }
+            _ => writeln!(out)?,
+        }
     }
     Ok(())
 }

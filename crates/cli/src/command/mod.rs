@@ -31,6 +31,7 @@ mod receive;
 mod reflink;
 mod report;
 mod rm;
+mod scrub;
 mod send;
 mod setfattr;
 mod stat;
@@ -122,6 +123,8 @@ enum Command {
     Reflink(reflink::Reflink),
     Report(report::Report),
     Rm(rm::Rm),
+    #[command(subcommand)]
+    Scrub(scrub::Scrub),
     #[command(alias = "se")]
     Send(Box<send::Send>),
     Setfattr(setfattr::Setfattr),
@@ -203,6 +206,7 @@ impl Command {
             Self::Reflink(command) => command.run(),
             Self::Report(command) => command.run(global),
             Self::Send(command) => command.run(global),
+            Self::Scrub(command) => command.run(global),
             Self::Setfattr(command) => command.run(),
             Self::Stat(command) => command.run(global),
             Self::Streams(command) => command.run(global),

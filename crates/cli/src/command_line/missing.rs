@@ -36,7 +36,6 @@ const COMMANDS: &[Missing] = &[
     instead("replace", BY_RECEIVING),
     instead("rescue", "'larder check' finds damage, and 'larder cp -a' copies what can be read"),
     instead("restore", "'larder cp -a' copies what can be read, without mounting"),
-    instead("scrub", "'check --check-data-csum' reads all data, also on a mount of larder"),
 ];
 
 /// An option of a command that larder has, as btrfs-progs lists it, and why larder has none.

@@ -38,6 +38,7 @@ const REASONS: &[(&str, &[&str])] = &[
             "property set",
             "reflink",
             "rm",
+            "scrub cancel",
             "setfattr",
             "subvolume create",
             "subvolume delete",

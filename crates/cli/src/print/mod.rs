@@ -24,7 +24,8 @@ pub use leaf::{NodeStyle, put_node};
 pub use superblock_json::superblock_fields;
 pub use table::{Cell, write_table};
 pub use time::{
-    local_time, local_time_with_zone, precise_local_time, stream_time, unsigned_local_time,
+    calendar_time, local_time, local_time_with_zone, precise_local_time, stream_time,
+    unsigned_local_time,
 };
 
 /// The release of btrfs-progs whose output this follows.

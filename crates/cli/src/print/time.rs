@@ -76,6 +76,12 @@ fn format_local(seconds: i64, after_year: &str) -> String {
     format!("{year}-{}", local.strftime(after_year))
 }
 
+/// `Fri Nov 20 09:21:37 2026` in the local time zone.
+pub fn calendar_time(seconds: i64) -> String {
+    let time = Timestamp::from_second(seconds.clamp(-YEAR_9000, YEAR_9000)).unwrap_or_default();
+    time.to_zoned(SHOWN.clone()).strftime("%a %b %e %H:%M:%S %Y").to_string()
+}
+
 /// `2026-11-20 09:21:37` in the local time zone; the number itself beyond the year 9999.
 pub fn unsigned_local_time(seconds: u64) -> String {
     let time = i64::try_from(seconds).ok().and_then(|s| Timestamp::from_second(s).ok());

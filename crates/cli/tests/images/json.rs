@@ -369,6 +369,11 @@ const ELSEWHERE: &[&str] = &[
     // mount/reports.rs
     "device stats",
     "health",
+    // images/scrub.rs, mount/scrub.rs
+    "scrub limit",
+    "scrub resume",
+    "scrub start",
+    "scrub status",
     // below
     "du",
     "getfattr",

@@ -20,4 +20,5 @@ mod partitions;
 mod qcow2;
 mod receive;
 mod report;
+mod scrub;
 mod support;

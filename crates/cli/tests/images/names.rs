@@ -195,7 +195,6 @@ fn what_is_missing_is_named_in_one_sentence() {
         "replace",
         "rescue",
         "restore",
-        "scrub",
     ] {
         for words in [command.to_owned(), format!("{command} -x --long=1 start disk.img /mnt")] {
             says(&btrfs, &words, &format!("btrfs {command}"));

@@ -59,7 +59,7 @@ impl Side<'_> {
     }
 }
 
-fn shim(folder: &Path) -> PathBuf {
+pub(crate) fn shim(folder: &Path) -> PathBuf {
     let (source, library) = (folder.join("shim.c"), folder.join("shim.so"));
     fs::write(&source, SHIM).unwrap();
     succeed(Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source));

@@ -42,6 +42,7 @@ mod remount;
 mod reports;
 mod rings;
 mod same_as_btrfs;
+mod scrub;
 mod second_mount;
 mod send;
 mod show;

@@ -1,4 +1,5 @@
 //! An open file system, below its handles.
 
+pub(crate) mod scrubs;
 pub(crate) mod shared;
 pub(crate) mod writer;

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use larder_btree::{BlockCache, Readahead, Tree, TreeRoot, TreeView};
 use larder_format::item::RootItem;
 use larder_format::{ItemType, Key, objectid};
+use larder_jobs::Jobs;
 use larder_volume::Volume;
 
 use crate::cache::decompressed::DecompressedExtents;
+use crate::core::scrubs::Scrubs;
 use crate::core::writer::Writer;
 use crate::error::{Error, Result};
 use crate::item::subvolume_info::SubvolumeName;
@@ -21,6 +23,8 @@ pub(crate) struct Core {
     root_tree: TreeView,
     csum_tree: TreeView,
     decompressed: DecompressedExtents,
+    jobs: Jobs,
+    scrubs: Scrubs,
     /// The writer, if it is open for writing.
     writer: Option<Writer>,
 }
@@ -49,8 +53,8 @@ impl Core {
     ) -> Result<Self> {
         let root_tree = TreeView::Committed(root_tree);
         let csum_tree = TreeView::Committed(open_tree(&cache, &root_tree, objectid::CSUM_TREE)?);
-        let decompressed = DecompressedExtents::default();
-        Ok(Self { volume, cache, root_tree, csum_tree, decompressed, writer: None })
+        let (decompressed, jobs, scrubs) = Default::default();
+        Ok(Self { volume, cache, root_tree, csum_tree, decompressed, jobs, scrubs, writer: None })
     }
 
     /// The file system on `volume` as `writer` changes it.
@@ -61,8 +65,9 @@ impl Core {
     ) -> Result<Self> {
         let root_tree = TreeView::Live(writer.manager().trees().root().clone());
         let csum_tree = writer.tree(objectid::CSUM_TREE)?;
-        let decompressed = DecompressedExtents::default();
-        Ok(Self { volume, cache, root_tree, csum_tree, decompressed, writer: Some(writer) })
+        let (decompressed, jobs, scrubs) = Default::default();
+        let writer = Some(writer);
+        Ok(Self { volume, cache, root_tree, csum_tree, decompressed, jobs, scrubs, writer })
     }
 
     /// The volume that it is on.
@@ -85,6 +90,16 @@ impl Core {
 
     pub(crate) fn decompressed(&self) -> &DecompressedExtents {
         &self.decompressed
+    }
+
+    /// Long work that goes on.
+    pub(crate) fn jobs(&self) -> &Jobs {
+        &self.jobs
+    }
+
+    /// The counters of scrubs that go on.
+    pub(crate) fn scrubs(&self) -> &Scrubs {
+        &self.scrubs
     }
 
     pub(crate) fn sectorsize(&self) -> u64 {

@@ -123,6 +123,7 @@ impl Error {
             Self::NameHashFull | Self::TooEntangled => ErrorKind::Overflow,
             Self::StateEnded(_) => ErrorKind::Stale,
             Self::Interrupted => ErrorKind::Interrupted,
+            Self::Excluded(_) => ErrorKind::InUse,
             Self::NotWritable | Self::ReadOnlySubvolume => ErrorKind::ReadOnly,
             Self::CrossSubvolume | Self::CrossFilesystem => ErrorKind::CrossSubvolume,
             Self::NotPermitted(_) | Self::NotReadOnly(_) => ErrorKind::NotPermitted,
@@ -169,6 +170,7 @@ fn kind_of_engine(error: &EngineError) -> ErrorKind {
     match error {
         EngineError::NoSpace { .. } | EngineError::NoPlace { .. } => ErrorKind::NoSpace,
         EngineError::Devices(_) => ErrorKind::InvalidInput,
+        EngineError::Cancelled => ErrorKind::Interrupted,
         EngineError::QuotaExceeded { .. } => ErrorKind::QuotaExceeded,
         EngineError::Aborted(_) | EngineError::ReadOnly(_) => ErrorKind::ReadOnly,
         EngineError::Tree(error) => kind_of_problem(&error.problem),

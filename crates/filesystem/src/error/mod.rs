@@ -155,6 +155,9 @@ pub enum Error {
     /// The caller stopped it.
     #[error("Interrupted")]
     Interrupted,
+    /// A job that runs excludes another one.
+    #[error(transparent)]
+    Excluded(#[from] larder_jobs::Excluded),
     /// Subvolumes share their trees in more ways than fit into memory.
     #[error("the subvolumes share their trees in too many ways")]
     TooEntangled,

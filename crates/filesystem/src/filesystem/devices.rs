@@ -1,10 +1,15 @@
 //! Devices that come, go and change their sizes, and profiles that change.
 
+use std::cell::Cell;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use larder_device::Device;
 use larder_format::Uuid;
-use larder_transaction::{Conversion, DeviceProgress, Moved};
+use larder_jobs::JobKind;
+use larder_transaction::{
+    Conversion, DeviceProgress, Error as EngineError, Moved, Tell, TransactionManager,
+};
 
 use crate::error::Result;
 use crate::handle::filesystem::Filesystem;
@@ -21,14 +26,16 @@ impl Filesystem {
 
     /// Moves everything on a device, which may be missing, to the others, and removes it: its
     /// superblocks are overwritten. Each block group that moves is one commit, so that the work can
-    /// be ended at any time and begun again. Other threads may use the file system meanwhile. Calls
+    /// be ended at any time and begun again. It is a [job](crate::Jobs). Other threads may use the file system meanwhile. Calls
     /// `tell` in this thread with the progress.
     ///
     /// # Errors
     /// With [`NoSpace`](crate::ErrorKind::NoSpace) if the others have no room for a block group. The
     /// device stays then.
     pub fn remove_device(&self, devid: u64, tell: &dyn Fn(DeviceProgress)) -> Result<Moved> {
-        Ok(self.writer()?.manager().remove_device(devid, tell)?)
+        self.as_job(JobKind::RemoveDevice { device: devid }, tell, |manager, tell| {
+            manager.remove_device(devid, tell)
+        })
     }
 
     /// Sets how many bytes of a device the file system uses, in whole sectors. What lies after the
@@ -44,7 +51,9 @@ impl Filesystem {
         total_bytes: u64,
         tell: &dyn Fn(DeviceProgress),
     ) -> Result<Moved> {
-        Ok(self.writer()?.manager().resize_device(devid, total_bytes, tell)?)
+        self.as_job(JobKind::ResizeDevice { device: devid }, tell, |manager, tell| {
+            manager.resize_device(devid, total_bytes, tell)
+        })
     }
 
     /// Gives block groups other profiles, as [`remove_device`](Self::remove_device) moves them.
@@ -53,6 +62,29 @@ impl Filesystem {
     /// With [`NoSpace`](crate::ErrorKind::NoSpace) if the devices have no room for a block group. Those
     /// that were converted before stay so.
     pub fn convert(&self, wanted: Conversion, tell: &dyn Fn(DeviceProgress)) -> Result<Moved> {
-        Ok(self.writer()?.manager().convert(wanted, tell)?)
+        self.as_job(JobKind::Convert, tell, |manager, tell| manager.convert(wanted, tell))
+    }
+
+    /// Does work on devices as a [job](larder_jobs::Job), which may be cancelled.
+    fn as_job<T>(
+        &self,
+        kind: JobKind,
+        tell: &dyn Fn(DeviceProgress),
+        work: impl FnOnce(&TransactionManager, &Tell<'_>) -> Result<T, EngineError>,
+    ) -> Result<T> {
+        let writer = self.writer()?;
+        let job = self.jobs().begin(kind, 0)?;
+        let done = Cell::new(0);
+        let went_on = |now: DeviceProgress| {
+            let more = now.done_bytes - done.replace(now.done_bytes);
+            job.expect(now.total_bytes);
+            job.advance(more);
+            tell(now);
+            match job.step(more) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            }
+        };
+        Ok(work(writer.manager(), &went_on)?)
     }
 }

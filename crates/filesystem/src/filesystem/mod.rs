@@ -9,6 +9,7 @@ pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod quota;
 pub(crate) mod resolve;
+pub(crate) mod scrub;
 pub(crate) mod settings;
 pub(crate) mod sharing;
 pub(crate) mod space;

@@ -105,7 +105,7 @@ pub(super) fn data_extent(backrefs: &Backrefs<'_>, logical: Logical) -> Result<F
     }
 }
 
-fn places_in(
+pub(super) fn places_in(
     backrefs: &Backrefs<'_>,
     extent: &FoundExtent,
     wanted: &SoughtExtent,

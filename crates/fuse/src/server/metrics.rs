@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use larder::JobStatus;
 use larder::objects::{Facts, facts_of_this_process};
 
 use super::Server;
@@ -61,11 +62,30 @@ impl Server {
             ];
             text.put("device_errors_total", "counter", "Errors of all devices.", &values);
         }
+        self.put_jobs(&mut text);
         let facts = facts_of_this_process();
         if facts != Facts::default() {
             put_objects(&mut text, &facts);
         }
         text.0
+    }
+
+    /// Long work that goes on.
+    fn put_jobs(&self, text: &mut Text) {
+        let jobs: Vec<_> = self.filesystem.jobs().running().iter().map(|it| it.status()).collect();
+        let labels: Vec<_> = jobs.iter().map(|job| format!("job=\"{}\"", job.kind)).collect();
+        let values = |of: fn(&JobStatus) -> f64| -> Vec<(&str, f64)> {
+            labels.iter().map(String::as_str).zip(jobs.iter().map(of)).collect()
+        };
+        if jobs.is_empty() {
+            return;
+        }
+        let done = values(|job| job.done_bytes as f64);
+        text.put("job_done_bytes", "gauge", "What long work has done.", &done);
+        let total = values(|job| job.total_bytes as f64);
+        text.put("job_total_bytes", "gauge", "What long work has to do.", &total);
+        let seconds = values(|job| job.duration.as_secs_f64());
+        text.put("job_seconds", "gauge", "How long it has run.", &seconds);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The numbers of the requests: those of `linux/btrfs.h` and `linux/fs.h`, and four of Larder's
+//! The numbers of the requests: those of `linux/btrfs.h` and `linux/fs.h`, and six of Larder's
 //! own.
 //!
 //! A request's number holds the size of its structure, which tells FUSE how many bytes to pass on.
@@ -102,6 +102,13 @@ pub const GET_FEATURES: Opcode = opcode::read::<FeatureFlags>(MAGIC, 57);
 /// `BTRFS_IOC_GET_DEV_STATS`.
 pub const GET_DEV_STATS: Opcode = opcode::read_write::<DevStatsArgs>(MAGIC, 52);
 
+/// `BTRFS_IOC_SCRUB`.
+pub const SCRUB: Opcode = opcode::read_write::<ScrubArgs>(MAGIC, 27);
+/// `BTRFS_IOC_SCRUB_CANCEL`.
+pub const SCRUB_CANCEL: Opcode = opcode::none(MAGIC, 28);
+/// `BTRFS_IOC_SCRUB_PROGRESS`.
+pub const SCRUB_PROGRESS: Opcode = opcode::read_write::<ScrubArgs>(MAGIC, 29);
+
 /// Larder's own, for requests that FUSE cannot pass on: a request in an [`Envelope`].
 pub const IN_ENVELOPE: Opcode = opcode::read_write::<Envelope>(b'L', 1);
 /// Larder's own: the address of the server's socket, for requests that need more than one message
@@ -113,6 +120,9 @@ pub const HEALTH: Opcode = opcode::read::<HealthArgs>(b'L', 3);
 
 /// Larder's own: the metrics of the mount.
 pub const METRICS: Opcode = opcode::read::<MetricsArgs>(b'L', 5);
+
+/// Larder's own: how fast a device is scrubbed.
+pub const SCRUB_LIMIT: Opcode = opcode::read_write::<ScrubLimitArgs>(b'L', 6);
 
 /// Larder's own: a token for the inode that the request is called on.
 pub const TOKEN: Opcode = opcode::read::<Token>(b'L', 4);

@@ -44,6 +44,10 @@ pub const EXTENT_SHARED: u32 = 0x2000;
 pub const DEV_STATS: usize = 5;
 /// `BTRFS_DEV_STATS_RESET`.
 pub const DEV_STATS_RESET: u64 = 1;
+/// `BTRFS_SCRUB_READONLY`.
+pub const SCRUB_READ_ONLY: u64 = 1;
+/// Sets the limit in [`ScrubLimitArgs`].
+pub const SET_SCRUB_LIMIT: u64 = 1;
 /// The version of [`HealthArgs`].
 pub const HEALTH_VERSION: u32 = 1;
 /// The version of [`MetricsArgs`].
@@ -259,6 +263,46 @@ structure! {
         flags: u64,
         values: [u64; DEV_STATS],
         unused: [u64; 121],
+    }
+}
+structure! {
+    /// `struct btrfs_scrub_progress`.
+    ScrubProgressArgs, 120 {
+        data_extents_scrubbed: u64,
+        tree_extents_scrubbed: u64,
+        data_bytes_scrubbed: u64,
+        tree_bytes_scrubbed: u64,
+        read_errors: u64,
+        csum_errors: u64,
+        verify_errors: u64,
+        no_csum: u64,
+        csum_discards: u64,
+        super_errors: u64,
+        malloc_errors: u64,
+        uncorrectable_errors: u64,
+        corrected_errors: u64,
+        last_physical: u64,
+        unverified_errors: u64,
+    }
+}
+structure! {
+    /// `struct btrfs_ioctl_scrub_args`.
+    ScrubArgs, 1024 {
+        devid: u64,
+        start: u64,
+        end: u64,
+        flags: u64,
+        progress: ScrubProgressArgs,
+        unused: [u64; 109],
+    }
+}
+structure! {
+    /// How fast a device of a Larder mount is scrubbed: bytes in a second, 0 for no limit.
+    ScrubLimitArgs, 32 {
+        devid: u64,
+        flags: u64,
+        limit: u64,
+        unused: u64,
     }
 }
 structure! {

@@ -50,7 +50,8 @@ pub use state::{DeviceRange, StateCall, StateDevice};
 pub use walk::{Attributes, Record, WalkRequest, Wants};
 
 use crate::abi::CHANNEL;
-use crate::{call, invalid};
+use crate::call;
+use crate::invalid::invalid;
 
 /// Version of all messages of a channel.
 const VERSION: u32 = 3;

@@ -89,7 +89,7 @@ impl Copier<'_> {
                 self.move_run(at..end, run, moved)?;
                 at = end;
             }
-            self.tell(piece.end - range.start);
+            self.tell(piece.end - range.start)?;
         }
         Ok(())
     }

@@ -39,8 +39,8 @@ pub(crate) struct Copier<'m> {
     pub(crate) lost_bytes: u64,
     /// How much of the extent it is at was told as done: in a next state that extent comes again.
     told_bytes: u64,
-    /// Is called with bytes that are done.
-    advance: &'m mut dyn FnMut(u64),
+    /// Is called with bytes that are done. An error ends the work.
+    advance: &'m mut dyn FnMut(u64) -> Result<()>,
 }
 
 /// A durable state.
@@ -63,7 +63,7 @@ impl<'m> Copier<'m> {
     /// A copier of what the last durable state has, and those after it.
     pub(crate) fn new(
         manager: &'m TransactionManager,
-        advance: &'m mut dyn FnMut(u64),
+        advance: &'m mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<Self> {
         let (volume, state) = (&**manager.volume(), State::last(manager)?);
         Ok(Self { manager, volume, state, copied_bytes: 0, lost_bytes: 0, told_bytes: 0, advance })
@@ -132,17 +132,20 @@ impl<'m> Copier<'m> {
                 None => self.lost_bytes = lost_bytes,
             }
             *at = extent.range.end;
-            self.tell(extent.range.end - extent.range.start);
+            self.tell(extent.range.end - extent.range.start)?;
             self.told_bytes = 0;
         }
         Ok(())
     }
 
     /// Tells that so much of an extent is done.
-    fn tell(&mut self, done_bytes: u64) {
-        if let Some(more @ 1..) = done_bytes.checked_sub(self.told_bytes) {
-            self.told_bytes = done_bytes;
-            (self.advance)(more);
+    fn tell(&mut self, done_bytes: u64) -> Result<()> {
+        match done_bytes.checked_sub(self.told_bytes) {
+            Some(more @ 1..) => {
+                self.told_bytes = done_bytes;
+                (self.advance)(more)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -177,7 +180,7 @@ impl<'m> Copier<'m> {
                 self.copy_run(at, sectors, sums.as_deref())?;
                 at += sectors * self.sectorsize();
             }
-            self.tell(end - range.start);
+            self.tell(end - range.start)?;
         }
         Ok(())
     }

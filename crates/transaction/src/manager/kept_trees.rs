@@ -15,25 +15,32 @@ use crate::space::Keeping;
 #[derive(Debug)]
 pub struct KeptTrees {
     root_tree: Tree,
-    keeping: Keeping,
+    /// None if nothing can change.
+    keeping: Option<Keeping>,
 }
 
 impl TransactionManager {
     /// Keeps the last durable state. Waits for a commit in progress, and makes none.
     pub fn keep_trees(&self) -> KeptTrees {
         let _no_commit = self.lock_committing();
-        KeptTrees { root_tree: self.durable_root_tree(), keeping: Keeping::new(self.space()) }
+        let keeping = Some(Keeping::new(self.space()));
+        KeptTrees { root_tree: self.durable_root_tree(), keeping }
     }
 }
 
 impl KeptTrees {
+    /// Those of a file system that nothing changes, which has this root tree.
+    pub fn of_committed(root_tree: Tree) -> Self {
+        Self { root_tree, keeping: None }
+    }
+
     /// The tree of tree roots.
     pub fn root_tree(&self) -> &Tree {
         &self.root_tree
     }
 
     /// The tree of this id.
-    pub(crate) fn tree(&self, id: u64) -> Result<TreeView> {
+    pub fn tree(&self, id: u64) -> Result<TreeView> {
         let key = Key::new(id, ItemType::ROOT_ITEM, 0);
         let found = committed_tree(&self.root_tree, id)?;
         Ok(found.ok_or(Error::MissingItem { tree: ROOT_TREE, key })?.1)
@@ -41,6 +48,6 @@ impl KeptTrees {
 
     /// Whether the state was kept until now: then all that was read until now is of this state.
     pub fn is_kept(&self) -> bool {
-        self.keeping.is_kept()
+        self.keeping.as_ref().is_none_or(Keeping::is_kept)
     }
 }

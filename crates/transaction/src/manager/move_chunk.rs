@@ -26,7 +26,8 @@ const ITEMS: u64 = 4;
 
 impl TransactionManager {
     /// Moves the chunk at `start`, if it is still there, to a layout with this profile and without the
-    /// stripes that leave, and commits. Calls `advance` with bytes that are copied.
+    /// stripes that leave, and commits. Calls `advance` with bytes that are copied; an error of it
+    /// ends the move.
     ///
     /// # Errors
     /// [`Error::NoPlace`](crate::Error::NoPlace) if the devices have no room for it.
@@ -38,7 +39,7 @@ impl TransactionManager {
         start: Logical,
         profile: Profile,
         leaves: impl Fn(&ChunkStripe) -> bool,
-        advance: &mut dyn FnMut(u64),
+        advance: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<Moved> {
         let Some((group, to)) = self.bookkeeping.begin_move(start, profile, leaves)? else {
             return Ok(Moved::default());

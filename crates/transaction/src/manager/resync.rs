@@ -111,6 +111,7 @@ fn copy_all(
         let done_bytes = progress.done_bytes.saturating_add(bytes);
         progress.done_bytes = done_bytes.min(progress.total_bytes);
         tell(progress);
+        Ok(())
     };
     let mut copier = Copier::new(manager, &mut advance)?;
     let range = |chunk: &Chunk| chunk.logical().0..chunk.end().0;

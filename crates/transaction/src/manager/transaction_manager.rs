@@ -172,6 +172,15 @@ impl TransactionManager {
         self.committing.lock()
     }
 
+    /// Calls `look` while neither a commit nor a log is being written, so that no superblock is.
+    ///
+    /// # Panics
+    /// If this thread has a [`Handle`].
+    pub fn between_commits<T>(&self, look: impl FnOnce() -> T) -> T {
+        let _no_commit = self.lock_committing();
+        look()
+    }
+
     /// Whether the next commit changes fields of the superblock that commits do not set themselves.
     pub(crate) fn is_superblock_dirty(&self) -> bool {
         self.superblock.is_dirty()

@@ -3,6 +3,7 @@
 //! after a power cut at any point.
 
 use std::fs::File;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,7 +14,7 @@ use larder_power_cuts::{assert_sound, assert_sound_to_btrfs, load, survival};
 use larder_test_devices::{Event, Recording};
 use larder_testkit::command::run;
 use larder_testkit::{Content, ImageSpec, KernelImage, KernelMount, Manifest, Scratch, oracle};
-use larder_transaction::{Conversion, Error, TransactionManager};
+use larder_transaction::{Conversion, DeviceProgress, Error, TransactionManager};
 use larder_volume::{OpenOptions, Volume};
 
 use crate::support::{Files, Random, names, open, open_devices};
@@ -103,9 +104,13 @@ fn while_in_use(manager: &TransactionManager, files: &mut Files, work: impl FnOn
     });
 }
 
+fn go_on(_: DeviceProgress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
 fn convert(manager: &TransactionManager, data: Profile, metadata: Profile) {
     let wanted = Conversion { data: Some(data), metadata: Some(metadata), system: Some(metadata) };
-    let moved = manager.convert(wanted, &|_| ()).unwrap();
+    let moved = manager.convert(wanted, &go_on).unwrap();
     assert_eq!((moved.damaged_bytes, moved.unreadable_bytes), (0, 0));
     assert_eq!(profiles(manager), [vec![data], vec![metadata]]);
 }
@@ -133,8 +138,8 @@ fn profiles_and_devices_change_while_files_do() {
         devices.check_copy(&format!("conversion to {data} and {metadata}"));
     }
     while_in_use(&manager, &mut files, || {
-        manager.remove_device(1, &|_| ()).unwrap();
-        manager.resize_device(third, 1500 * MIB, &|_| ()).unwrap();
+        manager.remove_device(1, &go_on).unwrap();
+        manager.resize_device(third, 1500 * MIB, &go_on).unwrap();
     });
     manager.commit().unwrap();
     drop(manager);
@@ -143,12 +148,14 @@ fn profiles_and_devices_change_while_files_do() {
     let removed = KernelMount::try_open(&devices.files, "");
     assert!(removed.is_err(), "a device that was removed has no superblock");
     let manager = open(&left);
-    manager.remove_device(fourth, &|_| ()).unwrap();
-    let error = manager.remove_device(third, &|_| ()).unwrap_err();
+    manager.remove_device(fourth, &go_on).unwrap();
+    let error = manager.remove_device(third, &go_on).unwrap_err();
     assert!(matches!(error, Error::NoPlace { .. }), "{error}");
+    let cancelled = manager.resize_device(second, 300 * MIB, &|_| ControlFlow::Break(()));
+    assert!(matches!(cancelled, Err(Error::Cancelled)), "{cancelled:?}");
     convert(&manager, Profile::Single, Profile::Single);
-    manager.remove_device(third, &|_| ()).unwrap();
-    let error = manager.remove_device(second, &|_| ()).unwrap_err();
+    manager.remove_device(third, &go_on).unwrap();
+    let error = manager.remove_device(second, &go_on).unwrap_err();
     assert!(error.to_string().contains("only device"), "{error}");
     drop(manager);
     devices.check(&left[..1], "the last removal");
@@ -161,10 +168,10 @@ const STEPS: [fn(&TransactionManager, &Arc<dyn Device>); 5] = [
         manager.add_device(third.clone(), Uuid::from_u128(3)).unwrap();
     },
     |manager, _| {
-        manager.remove_device(1, &|_| ()).unwrap();
+        manager.remove_device(1, &go_on).unwrap();
     },
     |manager, _| {
-        manager.resize_device(2, 260 * MIB, &|_| ()).unwrap();
+        manager.resize_device(2, 260 * MIB, &go_on).unwrap();
     },
     |manager, _| convert(manager, Profile::Raid0, Profile::Dup),
 ];

@@ -11,6 +11,7 @@ mod block;
 mod copy;
 mod data;
 mod heal;
+mod member;
 mod rebuild;
 mod verify;
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::measure::drop_caches;
 use crate::mounts::{Side, shell};
-use crate::workload::larder_program;
+use crate::program::larder_program;
 
 /// The kernel's caches of the mount when a program starts.
 #[derive(Clone, Copy, PartialEq, Eq)]

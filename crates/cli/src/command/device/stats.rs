@@ -4,17 +4,17 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use larder_fuse::usage::MountTable;
 use larder_ioctl::{DeviceErrors, DeviceInfo};
 use rustix::io::Errno;
 
 use crate::device_errors::{Counted, of_image, of_mount};
 use crate::global::Global;
+use crate::mounted_device::mount_with;
 use crate::outcome::{ERRORS_COUNTED, Outcome};
 use crate::output::stdout;
 use crate::print::{Cell, Fields, write_table, write_texts};
@@ -108,23 +108,6 @@ impl Stats {
             None => Ok(of_image(&self.source, &self.path, self.reset)?.1),
         }
     }
-}
-
-/// The device at `path`, and a directory of the mounted file system that has it.
-fn mount_with(path: &Path) -> anyhow::Result<Option<(File, DeviceInfo)>> {
-    for mount in MountTable::of_this_process()?.of_btrfs() {
-        // What this user may not open has no device for this user either.
-        let Ok(directory) = File::open(&mount.path) else { continue };
-        let Ok(devices) = larder_ioctl::devices(&directory) else { continue };
-        let is_it = |device: &DeviceInfo| {
-            let name = Path::new(OsStr::from_bytes(&device.path));
-            name.canonicalize().is_ok_and(|name| name == path)
-        };
-        if let Some(device) = devices.into_iter().find(is_it) {
-            return Ok(Some((directory, device)));
-        }
-    }
-    Ok(None)
 }
 
 fn write(out: &mut impl Write, (device, errors): &Counted) -> io::Result<()> {

@@ -14,6 +14,7 @@ mod files;
 mod health;
 mod info;
 mod inode;
+mod scrub;
 mod search;
 mod subvolume;
 mod subvolume_info;
@@ -63,6 +64,10 @@ fn dispatch(request: Opcode, ioctl: &mut Ioctl<'_>) -> Outcome {
         // START_SYNC has finished what it began.
         abi::WAIT_SYNC => Ok(()),
         abi::GET_DEV_STATS => health::device_errors(ioctl),
+        abi::SCRUB => scrub::scrub(ioctl),
+        abi::SCRUB_CANCEL => scrub::cancel(ioctl),
+        abi::SCRUB_PROGRESS => scrub::progress(ioctl),
+        abi::SCRUB_LIMIT => scrub::limit(ioctl),
         abi::HEALTH => health::health(ioctl),
         abi::METRICS => health::metrics(ioctl),
         abi::SUBVOL_CREATE => subvolume::create(ioctl),

@@ -1,5 +1,6 @@
 //! Adding a device.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use larder_device::Device;
@@ -25,7 +26,7 @@ impl TransactionManager {
     /// # Panics
     /// If this thread has a [`Handle`](crate::Handle).
     pub fn add_device(&self, device: Arc<dyn Device>, uuid: Uuid) -> Result<u64> {
-        let work = DeviceWork::begin(self, &|_| ())?;
+        let work = DeviceWork::begin(self, &|_| ControlFlow::Continue(()))?;
         let sectorsize = self.volume().sectorsize();
         let total_bytes = device.len_bytes() - device.len_bytes() % u64::from(sectorsize);
         if total_bytes < 2 * DEVICE_RESERVED_BYTES {

@@ -2,7 +2,7 @@
 
 use larder_format::Profile;
 
-use super::{DeviceProgress, DeviceWork, kind_of};
+use super::{DeviceWork, Tell, kind_of};
 use crate::copy::Moved;
 use crate::error::Result;
 use crate::manager::TransactionManager;
@@ -39,7 +39,7 @@ impl TransactionManager {
     ///
     /// # Panics
     /// If this thread has a [`Handle`](crate::Handle).
-    pub fn convert(&self, wanted: Conversion, tell: &dyn Fn(DeviceProgress)) -> Result<Moved> {
+    pub fn convert(&self, wanted: Conversion, tell: &Tell<'_>) -> Result<Moved> {
         let mut work = DeviceWork::begin(self, tell)?;
         let _targets = Targets::new(self, wanted);
         let target = |kind| wanted.target(kind);

@@ -13,6 +13,8 @@ mod convert;
 mod remove;
 mod resize;
 
+use std::ops::ControlFlow;
+
 use larder_format::item::DevItem;
 use larder_format::objectid::DEV_ITEMS;
 use larder_format::{ItemType, Key, Profile};
@@ -36,17 +38,21 @@ pub struct DeviceProgress {
     pub total_bytes: u64,
 }
 
+/// Is called in the thread that works with how far it has come. Says whether it goes on: otherwise the
+/// work ends with [`Error::Cancelled`].
+pub type Tell<'t> = dyn Fn(DeviceProgress) -> ControlFlow<()> + 't;
+
 /// Work on devices, which no other thread does meanwhile.
 struct DeviceWork<'m> {
     manager: &'m TransactionManager,
-    tell: &'m dyn Fn(DeviceProgress),
+    tell: &'m Tell<'m>,
     progress: DeviceProgress,
     moved: Moved,
     _turn: MutexGuard<'m, ()>,
 }
 
 impl<'m> DeviceWork<'m> {
-    fn begin(manager: &'m TransactionManager, tell: &'m dyn Fn(DeviceProgress)) -> Result<Self> {
+    fn begin(manager: &'m TransactionManager, tell: &'m Tell<'m>) -> Result<Self> {
         let busy = || Error::Devices("other work on the devices is in progress".into());
         let turn = manager.device_work.try_lock().ok_or_else(busy)?;
         let (progress, moved) = (DeviceProgress::default(), Moved::default());
@@ -70,7 +76,10 @@ impl<'m> DeviceWork<'m> {
             let leaves = |stripe: &ChunkStripe| leaves(&chunk, stripe);
             let mut advance = |bytes: u64| {
                 progress.done_bytes = (progress.done_bytes + bytes).min(progress.total_bytes);
-                tell(*progress);
+                match tell(*progress) {
+                    ControlFlow::Continue(()) => Ok(()),
+                    ControlFlow::Break(()) => Err(Error::Cancelled),
+                }
             };
             let (start, profile) = (chunk.logical(), wanted(&chunk));
             let moved = self.manager.move_chunk(start, profile, leaves, &mut advance)?;

@@ -3,7 +3,7 @@
 use larder_format::objectid::DEV_STATS;
 use larder_format::{ItemType, Key};
 
-use super::{DeviceProgress, DeviceWork, ITEMS_PER_DEVICE, device_key, no_device};
+use super::{DeviceWork, ITEMS_PER_DEVICE, Tell, device_key, no_device};
 use crate::copy::Moved;
 use crate::error::{Error, Result};
 use crate::manager::TransactionManager;
@@ -19,7 +19,7 @@ impl TransactionManager {
     ///
     /// # Panics
     /// If this thread has a [`Handle`](crate::Handle).
-    pub fn remove_device(&self, devid: u64, tell: &dyn Fn(DeviceProgress)) -> Result<Moved> {
+    pub fn remove_device(&self, devid: u64, tell: &Tell<'_>) -> Result<Moved> {
         let mut work = DeviceWork::begin(self, tell)?;
         let volume = self.volume();
         let device = volume.device(devid).ok_or_else(|| no_device(devid))?;

@@ -1,6 +1,6 @@
 //! Giving a device another size.
 
-use super::{DeviceProgress, DeviceWork, no_device, passes};
+use super::{DeviceWork, Tell, no_device, passes};
 use crate::copy::Moved;
 use crate::error::{Error, Result};
 use crate::manager::TransactionManager;
@@ -17,12 +17,7 @@ impl TransactionManager {
     ///
     /// # Panics
     /// If this thread has a [`Handle`](crate::Handle).
-    pub fn resize_device(
-        &self,
-        devid: u64,
-        total_bytes: u64,
-        tell: &dyn Fn(DeviceProgress),
-    ) -> Result<Moved> {
+    pub fn resize_device(&self, devid: u64, total_bytes: u64, tell: &Tell<'_>) -> Result<Moved> {
         let mut work = DeviceWork::begin(self, tell)?;
         let device = self.volume().device(devid).ok_or_else(|| no_device(devid))?;
         let total_bytes = total_bytes - total_bytes % u64::from(self.volume().sectorsize());
