@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use larder::commands::{Changes, Command};
+use larder::commands::{Changes, Checked, Command};
 use larder::device::{Device, DeviceError, MemoryDevice, Operation};
 use larder::{
     AllocateMode, CompressionAlgorithm, ErrorKind, File, Filesystem, InodeFlags, OpenOptions,
@@ -388,12 +388,47 @@ fn attributes_of_a_copy_stay_with_it_when_another_file_takes_its_place() {
         Command::Write { path: b"next", offset: 0, data: &data },
     ];
     for command in commands {
-        changes.apply(&command.into(), None).unwrap();
+        changes.apply(&command.into(), Checked::Anything).unwrap();
     }
     let copy = root.open_file("copy").unwrap();
     top.rename_child("copy".as_ref(), &top, "secret".as_ref(), RenameMode::Exchange).unwrap();
     let last = Command::Write { path: b"next", offset: data.len() as u64, data: &data };
-    changes.apply(&last.into(), None).unwrap();
+    changes.apply(&last.into(), Checked::Anything).unwrap();
     changes.apply_deferred().unwrap();
     assert_eq!((secret.metadata().uid, copy.metadata().uid), (owner, 1000));
+}
+
+/// The same for directories, of which more are used than a stream keeps open.
+#[test]
+fn a_path_of_a_stream_leads_to_one_directory() {
+    let (_fs, root, _memory) = file_system("exchanged directories");
+    let top = root.open_directory("/").unwrap();
+    root.create_directory("secret", 0o700).unwrap();
+    let secret = root.open_directory("secret").unwrap();
+    let mut changes = Changes::below(top.clone(), (0, 0));
+    let mut make = |command: Command<'_>| {
+        changes.make_room();
+        changes.apply(&command.into(), Checked::Anything).and_then(|()| changes.apply_deferred())
+    };
+    make(Command::Mkdir { path: b"made", ino: 0 }).unwrap();
+    for number in 0..1100 {
+        make(Command::Mkdir { path: format!("made/{number}").as_bytes(), ino: 0 }).unwrap();
+    }
+    let exchange = || {
+        top.rename_child("made".as_ref(), &top, "secret".as_ref(), RenameMode::Exchange).unwrap();
+    };
+    exchange();
+    let commands = [
+        Command::Mkfile { path: b"made/file", ino: 0 },
+        Command::Chown { path: b"made", uid: 1000, gid: 1000 },
+        Command::Rmdir { path: b"made/7" },
+    ];
+    for command in commands {
+        let error = make(command).unwrap_err();
+        assert!(error.to_string().contains("has taken its place"), "{error}");
+    }
+    assert_eq!((secret.metadata().uid, secret.entries().unwrap().count()), (0, 0));
+    exchange();
+    make(Command::Chown { path: b"made", uid: 1000, gid: 1000 }).unwrap();
+    assert_eq!(root.open_directory("made").unwrap().metadata().uid, 1000);
 }
