@@ -151,16 +151,21 @@ fn a_client_without_capabilities_has_the_rights_of_its_user() {
     let reports = with_capabilities(none, || change(&top, unlink)).unwrap();
     assert!(reports[0].contains("Permission denied"), "{reports:?}");
     assert_eq!(read("theirs/f"), "keep\n");
-    let walked = with_capabilities(none, || {
-        let all = WalkOptions { below: true, data: true, ..WalkOptions::default() };
-        let mut walk = MountedWalk::begin(File::open(&top).unwrap(), "".as_ref(), all).unwrap();
+    mounted.shell("setfattr -n user.a -v secret theirs; setfacl -m u:7:r theirs");
+    let walk = |options: WalkOptions| {
+        let mut walk = MountedWalk::begin(File::open(&top).unwrap(), "".as_ref(), options).unwrap();
         let mut walked = Vec::new();
         while let Some(met) = walk.as_mut().expect("it is a mount of larder").next().unwrap() {
             walked.push(format!("{met:?}"));
         }
         walked.concat()
+    };
+    let below = WalkOptions { below: true, ..WalkOptions::default() };
+    let [data, xattrs] = [(true, false), (false, true)].map(|(data, xattrs)| {
+        with_capabilities(none, || walk(WalkOptions { data, xattrs, ..below }))
     });
-    assert!(walked.contains("Permission denied") && !walked.contains("\"f\""), "{walked}");
+    assert!(data.contains("Permission denied") && !data.contains("\"f\""), "{data}");
+    assert!(xattrs.contains("posix_acl_access") && !xattrs.contains("user.a"), "{xattrs}");
     // With one capability it is allowed.
     let reports = with_capabilities(CapabilitySet::DAC_OVERRIDE, || change(&top, unlink));
     assert_eq!(reports.unwrap(), [""; 0]);
