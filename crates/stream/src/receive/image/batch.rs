@@ -85,7 +85,8 @@ struct Job<'g> {
 }
 
 impl Batch {
-    /// Adds the change of a command to the inode that was `checked`, if changes of that kind can wait.
+    /// Adds the change of a command to the inode that was `checked`, if changes of that kind can
+    /// wait.
     pub(super) fn add(&mut self, command: &Command<'_>, checked: Checked, names: &Names) -> bool {
         let Some((path, what)) = What::of(command) else { return false };
         let at = match self.by_path.get(path) {
