@@ -221,8 +221,8 @@ impl Directory {
         Ok(true)
     }
 
-    /// Removes the entry of a subvolume that is not there: nothing refers back to it. Returns false if
-    /// the name leads elsewhere.
+    /// Removes the entry of a subvolume that is not there: nothing refers back to it. Returns false
+    /// if the name leads elsewhere.
     fn take_empty_subvolume(&self, name: &[u8]) -> Result<bool> {
         let target = self.changeable()?;
         let reservation = ItemReservation::removing(ITEMS, target.subvolume);

@@ -17,7 +17,8 @@ pub fn allow_all() -> anyhow::Result<()> {
     let limit = if raised { maximum } else { current };
     ensure!(
         limit.is_none_or(|limit| limit >= LEAST),
-        "only {} files may be open at a time, and a mount needs {LEAST}: raise the limit with 'ulimit -n'",
+        "only {} files may be open at a time, and a mount needs {LEAST}: raise the limit with \
+         'ulimit -n'",
         limit.unwrap_or_default()
     );
     Ok(())

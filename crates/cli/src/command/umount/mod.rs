@@ -94,9 +94,7 @@ impl Umount {
         let is_unmounted = self.force && end(&mountpoint)?;
         if !is_unmounted && let Err(error) = larder_fuse::unmount(&mountpoint, self.lazy) {
             if Errno::from_io_error(&error) == Some(Errno::INVAL) {
-                bail!(
-                    "a mount namespace of another user namespace has made this mount: unmount it there"
-                );
+                bail!("another user namespace has made this mount: unmount it there");
             }
             let uses = uses_of(&table, mount);
             if uses.is_empty() {

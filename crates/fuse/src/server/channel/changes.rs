@@ -3,8 +3,8 @@
 //! # Invariants
 //! - The kernel caches only what is true: once commands are applied, it is told which names and
 //!   inodes they changed, if it knows them. Until then programs may see the state before.
-//! - The kernel decides by what it knows whether a user may take a name out of a sticky directory. So
-//!   it is told at once when another inode has the name.
+//! - The kernel decides by what it knows whether a user may take a name out of a sticky directory.
+//!   So it is told at once when another inode has the name.
 //! - An inode that is about to lose a name is opened, so that a program which refers to it can go
 //!   on.
 //! - A link replaces a file of its name, so that a client need not ask what is there.
@@ -315,7 +315,7 @@ impl Changing<'_> {
         Ok(())
     }
 
-    /// Lets later checks see what `change` did, and takes setgid from `losing`, if it has that still.
+    /// Lets later checks see what `change` did, and takes setgid from `losing`.
     fn end(&mut self, change: &Change<'_>, losing: Option<&Inode>) -> io::Result<()> {
         self.apply_all()?;
         let Some(inode) = losing else { return Ok(()) };
@@ -583,8 +583,8 @@ impl Tree<'_> {
         directory.child(OsStr::from_bytes(name)).map_err(failed)
     }
 
-    /// The user and the group to store for the inode at `path`, which gets this owner and group, and
-    /// that inode: they are right for no other.
+    /// The user and the group to store for the inode at `path`, which gets this owner and group;
+    /// and that inode, since they are right for no other.
     fn next_owner(
         &mut self,
         path: &[u8],
