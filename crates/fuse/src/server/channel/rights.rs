@@ -36,8 +36,8 @@ enum Inodes {
     Any,
     One(Inode),
     Moved {
-        moved: Inode,
-        replaced: Option<Inode>,
+        moved: Original,
+        replaced: Option<Original>,
     },
 }
 
@@ -55,10 +55,9 @@ impl Cleared {
         match &self.0 {
             Inodes::Any => Checked::Anything,
             Inodes::One(inode) => Checked::Inode(original_of(inode)),
-            Inodes::Moved { moved, replaced } => Checked::Names {
-                moved: original_of(moved),
-                replaced: replaced.as_ref().map(original_of),
-            },
+            Inodes::Moved { moved, replaced } => {
+                Checked::Names { moved: *moved, replaced: *replaced }
+            }
         }
     }
 }
@@ -263,11 +262,11 @@ fn check_renames(
     path: &[u8],
     to: &[u8],
 ) -> Result<Inodes, Errno> {
-    let moved = check_removes(caller, tree, path)?;
+    let moved = original_of(&check_removes(caller, tree, path)?);
     check_adds(caller, tree, to)?;
     let replaced = match check_removes(caller, tree, to) {
         Err(Errno::NOENT) => None,
-        found => Some(found?),
+        found => Some(original_of(&found?)),
     };
     Ok(Inodes::Moved { moved, replaced })
 }
