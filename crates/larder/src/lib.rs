@@ -79,8 +79,8 @@ mod send;
 /// The commands of streams, one by one.
 pub mod commands {
     pub use larder_stream::{
-        Action, Change, Changes, Command, CommandKind, LocalChanges, Original, StreamError,
-        Timestamp,
+        Action, Change, Changes, Checked, Command, CommandKind, LocalChanges, Original,
+        StreamError, Timestamp,
     };
 }
 

@@ -41,7 +41,7 @@ pub use dump::{DumpError, dump};
 #[cfg(target_os = "linux")]
 pub use receive::MountedTarget;
 pub use receive::{
-    Base, Changes, Checkpoints, CommandError, CommandProblem, Event, ImageTarget, Origin,
+    Base, Changes, Checked, Checkpoints, CommandError, CommandProblem, Event, ImageTarget, Origin,
     ReceiveError, ReceiveOptions, ReceiveProblem, Received, Target, prologue, receive,
 };
 pub use send::{

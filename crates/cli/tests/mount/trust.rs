@@ -2,14 +2,14 @@
 //! are mount namespaces in which a process of root sees one directory, with few capabilities.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::ops::ControlFlow;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 use std::process::{self, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use larder::commands::{Command, Original};
@@ -151,16 +151,21 @@ fn a_client_without_capabilities_has_the_rights_of_its_user() {
     let reports = with_capabilities(none, || change(&top, unlink)).unwrap();
     assert!(reports[0].contains("Permission denied"), "{reports:?}");
     assert_eq!(read("theirs/f"), "keep\n");
-    let walked = with_capabilities(none, || {
-        let all = WalkOptions { below: true, data: true, ..WalkOptions::default() };
-        let mut walk = MountedWalk::begin(File::open(&top).unwrap(), "".as_ref(), all).unwrap();
+    mounted.shell("setfattr -n user.a -v secret theirs; setfacl -m u:7:r theirs");
+    let walk = |options: WalkOptions| {
+        let mut walk = MountedWalk::begin(File::open(&top).unwrap(), "".as_ref(), options).unwrap();
         let mut walked = Vec::new();
         while let Some(met) = walk.as_mut().expect("it is a mount of larder").next().unwrap() {
             walked.push(format!("{met:?}"));
         }
         walked.concat()
+    };
+    let below = WalkOptions { below: true, ..WalkOptions::default() };
+    let [data, xattrs] = [(true, false), (false, true)].map(|(data, xattrs)| {
+        with_capabilities(none, || walk(WalkOptions { data, xattrs, ..below }))
     });
-    assert!(walked.contains("Permission denied") && !walked.contains("\"f\""), "{walked}");
+    assert!(data.contains("Permission denied") && !data.contains("\"f\""), "{data}");
+    assert!(xattrs.contains("posix_acl_access") && !xattrs.contains("user.a"), "{xattrs}");
     // With one capability it is allowed.
     let reports = with_capabilities(CapabilitySet::DAC_OVERRIDE, || change(&top, unlink));
     assert_eq!(reports.unwrap(), [""; 0]);
@@ -291,6 +296,26 @@ fn a_token_says_what_its_caller_may() {
     fs::create_dir(&further).unwrap();
     succeed(larder().arg("mount").arg(&image).arg(&further));
     succeed(larder().arg("umount").arg(&further));
+    mounted.finish();
+}
+
+/// Root of a user namespace is any user, and is told so.
+#[test]
+fn root_of_a_user_namespace_learns_that_it_is_not_served() {
+    let mut mounted = Mounted::unmounted();
+    fs::set_permissions(mounted.folder(), Permissions::from_mode(0o755)).unwrap();
+    mounted.mount(&["-o", "allow_other", "--create", "200M"]);
+    mounted.shell("mkdir -m 777 d");
+    let mut remove = as_nobody("unshare");
+    let program = larder_in(mounted.folder());
+    remove
+        .args(["--user", "--map-root-user"])
+        .arg(program)
+        .args(["rm", "-r"])
+        .arg(mounted.join("d"));
+    let output = remove.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("also in a user namespace"), "{error}");
     mounted.finish();
 }
 
@@ -459,6 +484,65 @@ fn what_a_client_may_change_is_what_changes() {
     mounted.finish();
 }
 
+/// The kernel lets users take their own names out of a sticky directory, and knows at once when a
+/// file of root has one.
+#[test]
+fn a_user_takes_no_file_that_root_put_in_the_place_of_theirs() {
+    let mut mounted = Mounted::unmounted();
+    fs::set_permissions(mounted.folder(), Permissions::from_mode(0o755)).unwrap();
+    mounted.mount(&["-o", "allow_other", "--create", "200M"]);
+    mounted.shell("mkdir -m 1777 tmp");
+    let theirs = mounted.join("tmp/x");
+    succeed(as_nobody("ln").args(["-s", "old"]).arg(&theirs));
+    let (said, reported) = mpsc::channel();
+    let observe = move |_: ChangeEvent<'_>| {
+        let _ = said.send(());
+        ControlFlow::Continue(())
+    };
+    let directory = File::open(mounted.join("tmp")).unwrap();
+    let mut changes = MountedChanges::below(directory, observe).unwrap().expect("it is ours");
+    let data = vec![1; 16 << 10];
+    let write = Command::Write { path: b"filler", offset: 0, data: &data };
+    for command in [
+        Command::Mkfile { path: b"new", ino: 0 },
+        Command::Rename { path: b"new", to: b"x" },
+        Command::Write { path: b"x", offset: 0, data: b"new" },
+    ] {
+        changes.make(&command).unwrap();
+    }
+    // It fails, which is reported once the others are made.
+    changes.copy(b"x", Original { subvolume: 5, inode: 1 << 40 }).unwrap();
+    changes.make(&Command::Mkfile { path: b"filler", ino: 0 }).unwrap();
+    (0..20).for_each(|_| changes.make(&write).unwrap());
+    reported.recv().unwrap();
+    let taken = as_nobody("rm").arg("-f").arg(&theirs).output().unwrap();
+    assert!(String::from_utf8_lossy(&taken.stderr).contains("not permitted"), "{taken:?}");
+    changes.finish().unwrap();
+    assert!(fs::symlink_metadata(&theirs).unwrap().is_file());
+    mounted.finish();
+}
+
+/// An ACL sets the mode, so that setgid stays for the same callers as with chmod(2).
+#[test]
+fn an_acl_keeps_setgid_for_members_of_the_group() {
+    let mounted = Mounted::new();
+    mounted.shell("mkdir c; cd c; touch own theirs; chgrp 1002 theirs; chmod 6771 own theirs");
+    let acl = larder_testkit::acl(&[(1, 7, !0), (4, 5, !0), (32, 1, !0)]);
+    let set = |changes: &mut MountedChanges| {
+        for path in [b"own".as_slice(), b"theirs"] {
+            let name = b"system.posix_acl_access";
+            changes.make(&Command::SetXattr { path, name, data: &acl })?;
+        }
+        Ok(())
+    };
+    let capabilities = CapabilitySet::empty();
+    let reports = with_capabilities(capabilities, || change(&mounted.join("c"), set)).unwrap();
+    assert_eq!(reports, [""; 0]);
+    let seen = mounted.shell("cd c; find own theirs -printf '%f %m\n'");
+    assert_eq!(seen, "own 6751\ntheirs 4751\n");
+    mounted.finish();
+}
+
 /// What a caller may do with a file depends on the changes before.
 #[test]
 fn a_new_owner_counts_at_once() {
@@ -483,4 +567,67 @@ fn a_new_owner_counts_at_once() {
     let seen = mounted.shell("cd c; find old s u -printf '%f %m %U\\n'");
     assert_eq!(seen, "old 745 1001\ns 644 1001\nu 644 1001\n");
     mounted.finish();
+}
+
+/// A process of another user that looks like the server of an image, and says so if it is shown the
+/// image.
+const FALSE_SERVER: &str = r"
+import os, socket, sys
+image = os.open(sys.argv[1], int(sys.argv[2], 8))
+server = socket.socket(socket.AF_UNIX)
+server.bind(f'\0larder-{os.getpid()}-0')
+server.listen()
+print('listens', flush=True)
+while True:
+    client, _ = server.accept()
+    data = True
+    while data:
+        data, descriptors, _, _ = socket.recv_fds(client, 100, 1)
+        if descriptors:
+            print('shown', flush=True)
+";
+
+#[test]
+fn an_image_is_shown_to_no_process_that_could_not_open_it() {
+    const READ: &str = "0";
+    /// `O_PATH`, which needs no permission.
+    const ONLY_FIND: &str = "10000000";
+    let mut mounted = Mounted::unmounted();
+    mounted.mount(&["--create", "200M"]);
+    mounted.unmount();
+    fs::set_permissions(mounted.folder(), Permissions::from_mode(0o755)).unwrap();
+    let (image, script) = (mounted.image(), mounted.folder().join("mount"));
+    fs::write(&script, FALSE_SERVER).unwrap();
+    for (mode, flags) in [(0o644, READ), (0o600, ONLY_FIND)] {
+        fs::set_permissions(&image, Permissions::from_mode(mode)).unwrap();
+        let mut server = as_nobody("bash");
+        server.current_dir(mounted.folder());
+        let line = "exec -a larder /usr/bin/python3 mount \"$@\"";
+        server.args(["-c", line, "bash"]).arg(&image).arg(flags);
+        let mut server = server.stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(server.stdout.take().unwrap()).lines();
+        assert_eq!(said.next().unwrap().unwrap(), "listens");
+        mounted.mount(&[]);
+        mounted.unmount();
+        server.kill().unwrap();
+        server.wait().unwrap();
+        assert!(said.next().is_none());
+    }
+}
+
+#[test]
+fn a_server_that_may_open_too_few_files_says_so() {
+    let mut mounted = Mounted::unmounted();
+    mounted.mount(&["--create", "200M"]);
+    mounted.unmount();
+    for most in [12, 63] {
+        let line = format!("ulimit -n {most}; exec \"$@\"");
+        let mut mount = process::Command::new("bash");
+        mount.args(["-c", &line, "bash"]).arg(env!("CARGO_BIN_EXE_larder")).arg("mount");
+        let output = mount.arg(mounted.image()).arg(mounted.path()).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(&format!("only {most} files may be open")), "{error}");
+        assert!(!output.status.success());
+    }
+    mounted.check();
 }

@@ -77,6 +77,7 @@ CHANGES = {
     'acl': set_acl,
     'flags': lambda path: fcntl.ioctl(os.open(path, os.O_RDONLY), FS_IOC_SETFLAGS, struct.pack('l', FS_NOATIME_FL)),
 }
+CAPABILITY = bytes.fromhex('0100000200040000' + 24 * '0')
 USERS = {'owner': (1000, 1000, [1000]), 'member': (1000, 1000, [1000, 2000]), 'other': (3000, 3000, []),
          'group': (3000, 1000, []), 'root': (0, 0, [])}
 
@@ -96,6 +97,9 @@ for mode in (0o644, 0o666, 0o4755, 0o2755, 0o6777, 0o2745):
                         os.mkdir(path)
                     os.chown(path, *owner)
                     os.chmod(path, mode)
+                    # Those that may write to it may take it.
+                    if is_file and not mode & 0o022:
+                        os.setxattr(path, 'security.capability', CAPABILITY)
                     result = as_user(uid, gid, groups, lambda: change(path))
                     print(oct(mode), is_file, owner, user, name, result, status(path), sorted(os.listxattr(path)))
 

@@ -104,7 +104,23 @@ impl Directory {
     /// # Errors
     /// `ENOENT`, `EISDIR`, `EPERM`, `EROFS`.
     pub fn remove_child(&self, name: &OsStr) -> Result<()> {
-        self.take_name(name.as_bytes(), expect_no_directory)
+        self.remove_child_if(name, |_| Ok(()))
+    }
+
+    /// As [`remove_child`](Self::remove_child), if `may` allows it for the inode that loses the
+    /// name. It can be asked several times, the last time for the inode that is taken.
+    ///
+    /// # Errors
+    /// Those of `may` too.
+    pub fn remove_child_if<E: From<Error>>(
+        &self,
+        name: &OsStr,
+        may: impl Fn(&Inode) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.take_name(name.as_bytes(), |found| {
+            expect_no_directory(found)?;
+            may(found)
+        })
     }
 
     /// Removes the empty directory `name`, which may be a subvolume, from this directory.
@@ -112,69 +128,101 @@ impl Directory {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EPERM` also for the default subvolume, `EROFS`.
     pub fn remove_child_directory(&self, name: &OsStr) -> Result<()> {
-        self.take_name(name.as_bytes(), Inode::expect_directory)
+        self.remove_child_directory_if(name, |_| Ok(()))
+    }
+
+    /// As [`remove_child_directory`](Self::remove_child_directory), if `may` allows it for the
+    /// directory that loses the name. It can be asked several times, the last time for the one that
+    /// is taken.
+    ///
+    /// # Errors
+    /// Those of `may` too.
+    pub fn remove_child_directory_if<E: From<Error>>(
+        &self,
+        name: &OsStr,
+        may: impl Fn(&Inode) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.take_name(name.as_bytes(), |found| {
+            found.expect_directory()?;
+            may(found)
+        })
     }
 
     /// Removes the name of an inode that passes `check`.
-    fn take_name(&self, name: &[u8], check: impl Fn(&Inode) -> Result<()>) -> Result<()> {
-        let target = self.changeable()?;
-        let Changeable { writer, subvolume, .. } = target;
-        let is_taken = loop {
-            let found = self.child_named(name)?;
-            check(&found)?;
-            if found.is_empty_subvolume() {
-                break self.take_empty_subvolume(name)?;
-            }
-            if found.is_subvolume_root() {
-                drop(found);
-                match self.remove_subvolume(name, Content::None) {
-                    // Another thread was faster.
-                    Err(Error::NotASubvolume) => continue,
-                    done => return done,
-                }
-            }
-            let live = found.live_inode()?;
-            let space = writer.manager.space();
-            let most = space.references_at_once(ITEMS, MOST_EXTENTS, subvolume.deletion_priority());
-            let (mut change, [directory, live]) = InodeChange::start_with(
-                target,
-                ItemReservation::removing(ITEMS, subvolume).dropping(most),
-                [target.live, live],
-            )?;
-            let InodeChange { locked, handle, .. } = &mut change;
-            if self.find(name)? != Some(Target::Inode(found.number())) {
-                // Another thread was faster.
-                continue;
-            }
-            self.check_not_removed()?;
-            locked.of(directory).check_may_unname()?;
-            let state = locked.of(live);
-            state.check_may_unname()?;
-            if found.file_type() == FileType::Directory && state.size_bytes > 0 {
-                return Err(Error::DirectoryNotEmpty);
-            }
-            let generation = handle.generation();
-            apply(handle, || {
-                let mut names = writer.names_of(&directory);
-                let index = names.index_of(found.number(), self.number(), name)?;
-                names.remove(&directory, name, index)?;
-                if !live.delete_now(writer, handle, locked.of(live), most)? {
-                    names.remove_ref(found.number(), self.number(), name)?;
-                    live.lose_name(locked.of(live), generation)?;
-                }
-                let state = locked.of(directory);
-                state.names_grew(generation, -(name.len() as i64));
-                directory.put_item(state)
-            })?;
-            change.end()?;
-            break true;
-        };
-        debug_assert!(is_taken);
-        delete_orphans(writer);
+    fn take_name<E: From<Error>>(
+        &self,
+        name: &[u8],
+        check: impl Fn(&Inode) -> Result<(), E>,
+    ) -> Result<(), E> {
+        while !self.try_to_take_name(name, &check)? {}
+        delete_orphans(self.writer()?);
         Ok(())
     }
 
-    /// Removes the entry of a subvolume that is not there: nothing refers back to it.
+    /// Removes the name of an inode that passes `check`, unless another thread is faster. Returns
+    /// whether it did.
+    fn try_to_take_name<E: From<Error>>(
+        &self,
+        name: &[u8],
+        check: &impl Fn(&Inode) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let found = self.child_named(name)?;
+        check(&found)?;
+        if found.is_empty_subvolume() {
+            return Ok(self.take_empty_subvolume(name)?);
+        }
+        if found.is_subvolume_root() {
+            drop(found);
+            let check = |root: &Inode| {
+                if root.is_subvolume_root() { check(root).map(|()| true) } else { Ok(false) }
+            };
+            return self.remove_subvolume(name, Content::None, check);
+        }
+        Ok(self.try_to_take(name, &found)?)
+    }
+
+    /// Removes the name of `found`, unless it leads elsewhere. Returns whether it did.
+    fn try_to_take(&self, name: &[u8], found: &Inode) -> Result<bool> {
+        let target = self.changeable()?;
+        let Changeable { writer, subvolume, .. } = target;
+        let live = found.live_inode()?;
+        let space = writer.manager.space();
+        let most = space.references_at_once(ITEMS, MOST_EXTENTS, subvolume.deletion_priority());
+        let (mut change, [directory, live]) = InodeChange::start_with(
+            target,
+            ItemReservation::removing(ITEMS, subvolume).dropping(most),
+            [target.live, live],
+        )?;
+        let InodeChange { locked, handle, .. } = &mut change;
+        if self.find(name)? != Some(Target::Inode(found.number())) {
+            return Ok(false);
+        }
+        self.check_not_removed()?;
+        locked.of(directory).check_may_unname()?;
+        let state = locked.of(live);
+        state.check_may_unname()?;
+        if found.file_type() == FileType::Directory && state.size_bytes > 0 {
+            return Err(Error::DirectoryNotEmpty);
+        }
+        let generation = handle.generation();
+        apply(handle, || {
+            let mut names = writer.names_of(&directory);
+            let index = names.index_of(found.number(), self.number(), name)?;
+            names.remove(&directory, name, index)?;
+            if !live.delete_now(writer, handle, locked.of(live), most)? {
+                names.remove_ref(found.number(), self.number(), name)?;
+                live.lose_name(locked.of(live), generation)?;
+            }
+            let state = locked.of(directory);
+            state.names_grew(generation, -(name.len() as i64));
+            directory.put_item(state)
+        })?;
+        change.end()?;
+        Ok(true)
+    }
+
+    /// Removes the entry of a subvolume that is not there: nothing refers back to it. Returns false
+    /// if the name leads elsewhere.
     fn take_empty_subvolume(&self, name: &[u8]) -> Result<bool> {
         let target = self.changeable()?;
         let reservation = ItemReservation::removing(ITEMS, target.subvolume);
@@ -183,6 +231,9 @@ impl Directory {
         let state = locked.of(directory);
         self.check_not_removed()?;
         state.check_may_unname()?;
+        if !self.child_named(name)?.is_empty_subvolume() {
+            return Ok(false);
+        }
         let index = self.index_of(name)?;
         apply(handle, || {
             writer.names_of(&directory).remove(&directory, name, index)?;

@@ -140,13 +140,40 @@ impl Directory {
         new_name: &OsStr,
         mode: RenameMode,
     ) -> Result<()> {
+        self.rename_child_if(name, to, new_name, mode, |_, _| Ok(()))
+    }
+
+    /// As [`rename_child`](Self::rename_child), if `may` allows it for the inode that moves and the
+    /// one that has the new name. It can be asked several times, the last time for those that lose
+    /// their names.
+    ///
+    /// # Errors
+    /// Those of `may` too.
+    pub fn rename_child_if<E: From<Error>>(
+        &self,
+        name: &OsStr,
+        to: &Self,
+        new_name: &OsStr,
+        mode: RenameMode,
+        may: impl Fn(&Inode, Option<&Inode>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let (name, new_name) = (name.as_bytes(), new_name.as_bytes());
         let writer = self.writer()?;
         check_name(name)?;
         check_name(new_name)?;
         // No directory moves while this compares their paths.
         let renaming = writer.renames.write();
-        while !self.try_rename(name, to, new_name, mode)? {}
+        loop {
+            let old = Dentry::find(self, name)?;
+            let there = match Dentry::find(to, new_name) {
+                Err(Error::NotFound) => None,
+                found => Some(found?),
+            };
+            may(&old.inode, there.as_ref().map(|there| &there.inode))?;
+            if self.try_rename(&old, to, new_name, there.as_ref(), mode)? {
+                break;
+            }
+        }
         drop(renaming);
         delete_orphans(writer);
         Ok(())
@@ -155,24 +182,19 @@ impl Directory {
     /// Renames, unless the lookup is out of date. Returns whether it did.
     fn try_rename(
         &self,
-        name: &[u8],
+        old: &Dentry<'_>,
         to: &Directory,
         new_name: &[u8],
+        there: Option<&Dentry<'_>>,
         mode: RenameMode,
     ) -> Result<bool> {
         let (from, target) = (self.changeable()?, to.changeable()?);
-        let old = Dentry::find(self, name)?;
-        let there = match Dentry::find(to, new_name) {
-            Ok(there) => Some(there),
-            Err(Error::NotFound) => None,
-            Err(error) => return Err(error),
-        };
-        check(&old, to, there.as_ref(), mode)?;
-        if there.as_ref().is_some_and(|there| there.inode == old.inode) {
+        check(old, to, there, mode)?;
+        if there.is_some_and(|there| there.inode == old.inode) {
             return Ok(true);
         }
         let moved = old.inode.live_inode()?;
-        let replaced = there.as_ref().and_then(|there| there.inode.try_live_inode());
+        let replaced = there.and_then(|there| there.inode.try_live_inode());
         let (mut change, [from_inode, to_inode, moved, last]) = InodeChange::start_with(
             target,
             ItemReservation::adding(ITEMS),
@@ -181,15 +203,14 @@ impl Directory {
         from.subvolume.check_writable()?;
         let replaced = replaced.map(|_| last);
         let InodeChange { writer, locked, handle } = &mut change;
-        let is_unchanged = self.find(name)? == Some(old.target)
-            && to.find(new_name)? == there.as_ref().map(|there| there.target);
+        let is_unchanged = self.find(old.name)? == Some(old.target)
+            && to.find(new_name)? == there.map(|there| there.target);
         if !is_unchanged {
             return Ok(false);
         }
         let generation = handle.generation();
-        let old = Locked { dentry: &old, directory: from_inode, inode: Some(moved) };
-        let there =
-            there.as_ref().map(|dentry| Locked { dentry, directory: to_inode, inode: replaced });
+        let old = Locked { dentry: old, directory: from_inode, inode: Some(moved) };
+        let there = there.map(|dentry| Locked { dentry, directory: to_inode, inode: replaced });
         let mut moving =
             Change { writer, generation, locked, old, moved, there, to: to_inode, new_name, mode };
         moving.check_inodes(to)?;

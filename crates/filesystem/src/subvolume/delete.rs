@@ -60,20 +60,54 @@ impl Directory {
     /// the default subvolume, for one that is [being sent](crate::SendGuard), for one whose root
     /// is immutable or append-only, `EROFS`.
     pub fn delete_child_subvolume(&self, name: &OsStr) -> Result<()> {
-        self.remove_subvolume(name.as_bytes(), Content::Any)
+        self.delete_child_subvolume_if(name, |_| Ok(()))
     }
 
-    /// Deletes the subvolume named `name` in this directory if it contains no more than that.
-    pub(crate) fn remove_subvolume(&self, name: &[u8], content: Content) -> Result<()> {
-        let (writer, filesystem) = (self.writer()?, self.subvolume().filesystem());
+    /// As [`delete_child_subvolume`](Self::delete_child_subvolume), if `may` allows it for the root
+    /// of the subvolume that is deleted.
+    ///
+    /// # Errors
+    /// Those of `may` too.
+    pub fn delete_child_subvolume_if<E: From<Error>>(
+        &self,
+        name: &OsStr,
+        may: impl Fn(&Inode) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let is_deleted = self.remove_subvolume(name.as_bytes(), Content::Any, |root| {
+            let is_one = root.is_subvolume_root();
+            let found = if is_one { Ok(true) } else { Err(E::from(Error::NotASubvolume)) };
+            may(root).and(found)
+        })?;
+        debug_assert!(is_deleted);
+        Ok(())
+    }
+
+    /// Deletes the subvolume named `name` in this directory if it contains no more than that, and
+    /// `check` passes its root. Returns whether it passed.
+    pub(crate) fn remove_subvolume<E: From<Error>>(
+        &self,
+        name: &[u8],
+        content: Content,
+        check: impl Fn(&Inode) -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        let writer = self.writer()?;
         let subvolumes = writer.subvolumes.lock();
+        let root = self.child_named(name)?;
+        if !check(&root)? {
+            return Ok(false);
+        }
+        self.remove_root(name, root, content)?;
+        drop(subvolumes);
+        Ok(true)
+    }
+
+    /// Deletes the subvolume with this `root`, unless `name` leads elsewhere. The caller has locked
+    /// the table of subvolumes.
+    fn remove_root(&self, name: &[u8], root: Inode, content: Content) -> Result<()> {
+        let (writer, filesystem) = (self.writer()?, self.subvolume().filesystem());
         let reservation = writer.manager.space().insertion_bytes(ITEMS);
         let reservation =
             writer.manager.reserve(SpaceKind::Metadata, reservation, Priority::Freeing)?;
-        let root = self.child_named(name)?;
-        if !root.is_subvolume_root() {
-            return Err(Error::NotASubvolume);
-        }
         let id = root.subvolume().id();
         let cleaning = writer.manager.begin_cleaning();
         let exclusive = writer.manager.quiesce();
@@ -86,7 +120,6 @@ impl Directory {
         self.unname_subvolume(&exclusive, &root, name)?;
         drop((exclusive, reservation));
         filesystem.sync()?;
-        drop(subvolumes);
         // Unless something else of it is open, it is unused from here on.
         drop(root);
         Ok(drop_unused(writer, &cleaning)?)

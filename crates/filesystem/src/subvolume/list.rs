@@ -11,6 +11,7 @@ use larder_platform::{OsStrExt, OsStringExt};
 
 use crate::error::{Error, Result};
 use crate::handle::filesystem::Filesystem;
+use crate::handle::inode::Inode;
 use crate::handle::subvolume::Subvolume;
 use crate::item::subvolume_info::{SubvolumeInfo, SubvolumeName};
 use crate::scan::paths::Paths;
@@ -76,7 +77,11 @@ impl Filesystem {
         let name = self.subvolume_by_id(id)?.name()?;
         let name = name.ok_or(Error::NotPermitted("the top level stays"))?;
         let directory = self.subvolume_by_id(name.parent)?.inode(name.directory)?;
-        directory.into_directory()?.delete_child_subvolume(OsStr::from_bytes(&name.name))
+        let is_it = |found: &Inode| match found.subvolume_id() {
+            found if found == id => Ok(()),
+            _ => Err(Error::NotFound),
+        };
+        directory.into_directory()?.delete_child_subvolume_if(OsStr::from_bytes(&name.name), is_it)
     }
 
     /// The subvolumes that have this UUID, or were received from one that has it.

@@ -1,8 +1,10 @@
 //! Names: created, moved, removed.
 
+use std::cell::Cell;
+
 use larder_filesystem::{
-    Directory, ErrorKind, Inode, MOST_WHOLE_BYTES, NewInode, RenameMode, Result, SetAttributes,
-    Timestamp, WholeInode,
+    Directory, Error, ErrorKind, Inode, MOST_WHOLE_BYTES, NewInode, RenameMode, Result,
+    SetAttributes, Timestamp, WholeInode,
 };
 
 use super::{Disk, make_directory, make_file, new, open_file, read, refused, top, write};
@@ -51,6 +53,78 @@ fn names_are_listed_before_and_after_a_commit() {
     drop((root, fs));
     disk.check();
     assert_eq!(names(&top(&disk.open())), expected);
+}
+
+/// A check is about the inode that loses its name, whatever other threads do after it.
+#[test]
+fn what_was_checked_is_what_loses_its_name() {
+    let disk = Disk::new();
+    let fs = disk.open();
+    let root = top(&fs);
+    let number = |name: &str| root.child(name.as_ref()).unwrap().number();
+    let exchange = || rename((&root, "own"), (&root, "other"), RenameMode::Exchange).unwrap();
+    let refused_as =
+        |refused: Result<()>| assert_eq!(self::refused(refused), ErrorKind::NotPermitted);
+    for is_directory in [false, true] {
+        let make = |name: &str| {
+            if is_directory {
+                make_directory(&root, name);
+            } else {
+                make_file(&root, name);
+            }
+        };
+        make("own");
+        make("other");
+        let own = number("own");
+        // Another thread is faster, once.
+        let asked = Cell::new(0);
+        let may = |found: &Inode| {
+            asked.set(asked.get() + 1);
+            if found.number() != own {
+                return Err(Error::NotPermitted("it is of another user"));
+            }
+            exchange();
+            Ok(())
+        };
+        let name = "own".as_ref();
+        let removed = if is_directory {
+            root.remove_child_directory_if(name, may)
+        } else {
+            root.remove_child_if(name, may)
+        };
+        refused_as(removed);
+        assert_eq!((asked.get(), names(&root).len()), (2, 2));
+        // While names are renamed, other threads may remove and create some.
+        let may = |found: &Inode, there: Option<&Inode>| {
+            assert_eq!(there.map(Inode::number), Some(own));
+            asked.set(asked.get() + 1);
+            if asked.get() > 3 {
+                assert_ne!(found.number(), own);
+                return Err(Error::NotPermitted("it is of another user"));
+            }
+            if is_directory {
+                root.remove_child_directory(name)?;
+            } else {
+                root.remove_child(name)?;
+            }
+            make("own");
+            Ok(())
+        };
+        let to = "other".as_ref();
+        refused_as(root.rename_child_if(name, &root, to, RenameMode::Replace, may));
+        assert_eq!((asked.get(), number("other")), (4, own));
+        for name in ["own", "other"] {
+            let child = name.as_ref();
+            let _ = if is_directory {
+                root.remove_child_directory(child)
+            } else {
+                root.remove_child(child)
+            };
+        }
+        assert!(names(&root).is_empty());
+    }
+    fs.sync().unwrap();
+    disk.check();
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::hint;
 use std::sync::Barrier;
 use std::thread;
 
-use larder_filesystem::{ErrorKind, Inode, RenameMode, SnapshotKind, Timestamp};
+use larder_filesystem::{Error, ErrorKind, Inode, RenameMode, SnapshotKind, Timestamp};
 use larder_format::Uuid;
 
 use super::{Disk, lookup, make_file, new, open_file, read, refused, top, write};
@@ -189,4 +189,29 @@ fn an_error_names_the_path_and_has_the_problem_without_it() {
     assert_eq!(error.to_string(), "none: No such file or directory");
     assert_eq!(error.problem().to_string(), "No such file or directory");
     assert_eq!(error.problem().kind(), error.kind());
+}
+
+/// A check is about the subvolume that is deleted, whatever other threads do after it.
+#[test]
+fn what_was_checked_is_what_is_deleted() {
+    let disk = Disk::new();
+    let fs = disk.open();
+    let root = top(&fs);
+    let [own, _] = ["own", "other"].map(|name| {
+        let made = root.create_child_subvolume(name.as_ref(), &new(0o040_755)).unwrap();
+        made.id()
+    });
+    let name = "own".as_ref();
+    let deleted = root.delete_child_subvolume_if(name, |found| {
+        if found.subvolume_id() != own {
+            return Err(Error::NotPermitted("it is of another user"));
+        }
+        let exchange = || root.rename_child(name, &root, "other".as_ref(), RenameMode::Exchange);
+        thread::scope(|scope| scope.spawn(exchange).join().unwrap())
+    });
+    assert_eq!(refused(deleted), ErrorKind::NotFound);
+    assert_eq!(root.child("other".as_ref()).unwrap().subvolume_id(), own);
+    assert_ne!(root.child(name).unwrap().subvolume_id(), own);
+    fs.sync().unwrap();
+    disk.check();
 }

@@ -40,3 +40,25 @@ impl Call<'_> {
 pub(super) fn failed(error: larder::Error) -> Errno {
     Errno::from_raw_os_error(error.errno())
 }
+
+/// Why a check by the server refuses what the library is about to do, or why the library does.
+#[derive(Debug)]
+pub(super) struct Refused(pub(super) Errno);
+
+impl From<Errno> for Refused {
+    fn from(errno: Errno) -> Self {
+        Self(errno)
+    }
+}
+
+impl From<larder::Error> for Refused {
+    fn from(error: larder::Error) -> Self {
+        Self(failed(error))
+    }
+}
+
+impl From<Refused> for Errno {
+    fn from(Refused(errno): Refused) -> Self {
+        errno
+    }
+}

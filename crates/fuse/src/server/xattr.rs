@@ -5,13 +5,17 @@ use std::os::unix::ffi::OsStrExt;
 
 use larder::{ErrorKind, SetAttributes, XattrMode};
 use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
 
+use super::access::WRITE;
 use super::attributes::PERMISSIONS;
 use super::call::{Call, Outcome, failed};
 use super::state::Server;
 use crate::protocol::Reply;
 use crate::protocol::abi::{GetxattrOut, SETXATTR_ACL_KILL_SGID};
 
+/// The attribute that gives a program capabilities.
+const OF_PROGRAMS: &str = "security.capability";
 /// The label of a file for SELinux.
 const SELINUX_LABEL: &str = "security.selinux";
 const XATTR_CREATE: u32 = 1;
@@ -51,7 +55,19 @@ pub(super) fn set(
 }
 
 pub(super) fn remove(server: &Server, call: &Call<'_>, name: &OsStr) -> Outcome {
-    server.node(call)?.inode.remove_xattr(name).map_err(failed)
+    let node = server.node(call)?;
+    // For a chown(2) that names neither owner nor group, the kernel asks for this before it has
+    // checked who may do that. It also asks when the content changes.
+    let caller = &call.caller;
+    if name == OF_PROGRAMS
+        && caller.loses_set_id_bits(&node.inode)
+        && !node.is_open_for_writing()
+        && !caller.may_with(&node.inode.metadata(), CapabilitySet::SETFCAP)
+        && caller.check_access(&node.inode, WRITE).is_err()
+    {
+        caller.check_owner(&node.inode)?;
+    }
+    node.inode.remove_xattr(name).map_err(failed)
 }
 
 pub(super) fn get(

@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use larder_device::parse_device_number;
-use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
+use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags, makedev, statx};
 
 use super::{Identity, MountEntry, MountTable};
 
@@ -98,10 +98,14 @@ impl Process {
         u32::from_str_radix(flags.trim(), 8).ok()
     }
 
-    /// Whether it has the file or block device at `path` open.
+    /// Whether it has the file or block device at `path` open, and not only found (`O_PATH`), which
+    /// needs no permission.
     pub fn has_open(self, path: &Path) -> bool {
         let Some(wanted) = Identity::at(path) else { return false };
-        self.open_files().any(|file| Identity::at(&file) == Some(wanted))
+        self.open_files().any(|file| {
+            let is_path = |flags| OFlags::from_bits_retain(flags).contains(OFlags::PATH);
+            Identity::at(&file) == Some(wanted) && !self.open_flags(&file).is_some_and(is_path)
+        })
     }
 
     /// Whether it holds a lock of the whole file or block device at `path`.

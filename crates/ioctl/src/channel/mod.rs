@@ -35,8 +35,6 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
-use rustix::process::geteuid;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 pub use authority::{Authority, Token, token};
@@ -64,7 +62,7 @@ const NAME_BYTES: usize = 48;
 pub struct ChannelInfo {
     /// Version of the server.
     pub version: u32,
-    /// Bytes of `name` in use.
+    /// Bytes of `name` in use; none if the server does not serve the caller.
     pub name_len: u32,
     /// Abstract name of the socket on which the server listens.
     pub name: [u8; NAME_BYTES],
@@ -92,9 +90,15 @@ pub struct NodeId {
     pub inode: u64,
 }
 
-/// The error for a user other than root and the user who runs the server.
+/// The error for a user other than root and the user who runs the server. Root of a user namespace
+/// is any user.
 const NOT_SERVED: &str = "the server of this mount takes larder's requests only from root and from \
-                          the user who runs it; the system's own commands work here";
+                          the user who runs it, also in a user namespace; the system's own \
+                          commands work here";
+
+/// The error if nothing listens under the name that the server gave.
+const NOT_HEARD: &str = "the server of this mount listens in another network namespace; the \
+                         system's own commands work here";
 
 /// A connection to the server of a mount.
 #[derive(Debug)]
@@ -111,13 +115,15 @@ impl Channel {
     /// `PermissionDenied` if the server does not serve this user.
     pub fn of(inode: impl AsFd) -> io::Result<Option<(Self, NodeId)>> {
         let Some((name, node)) = find(&inode)? else { return Ok(None) };
-        let token = token(inode)?;
-        let socket = UnixStream::connect_addr(&SocketAddr::from_abstract_name(&name)?)?;
-        let (this, server) = (geteuid(), socket_peercred(&socket)?.uid);
-        if !this.is_root() && this != server {
-            // The server would close the connection without a word.
+        if name.is_empty() {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, NOT_SERVED));
         }
+        let token = token(inode)?;
+        let socket = UnixStream::connect_addr(&SocketAddr::from_abstract_name(&name)?);
+        let socket = socket.map_err(|error| match error.kind() {
+            kind @ io::ErrorKind::ConnectionRefused => io::Error::new(kind, NOT_HEARD),
+            _ => error,
+        })?;
         Authority::Token(token).show(&socket).map_err(frame::of_socket)?;
         Ok(Some((Self { socket, name }, node)))
     }

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use larder::commands::{Changes, Command};
+use larder::commands::{Change, Changes, Checked, Command, Original, Timestamp};
 use larder::device::{Device, DeviceError, MemoryDevice, Operation};
 use larder::{
-    AllocateMode, CompressionAlgorithm, ErrorKind, File, Filesystem, InodeFlags, OpenOptions,
-    RenameMode, SetAttributes, WriteCompression, XattrMode,
+    AllocateMode, CompressionAlgorithm, ErrorKind, File, Filesystem, Inode, InodeFlags,
+    OpenOptions, RenameMode, SetAttributes, WriteCompression, XattrMode,
 };
 use larder_power_cuts::{assert_sound, load};
 use larder_test_devices::{Fault, FaultDevice};
@@ -388,12 +388,112 @@ fn attributes_of_a_copy_stay_with_it_when_another_file_takes_its_place() {
         Command::Write { path: b"next", offset: 0, data: &data },
     ];
     for command in commands {
-        changes.apply(&command.into(), None).unwrap();
+        changes.apply(&command.into(), Checked::Anything).unwrap();
     }
     let copy = root.open_file("copy").unwrap();
     top.rename_child("copy".as_ref(), &top, "secret".as_ref(), RenameMode::Exchange).unwrap();
     let last = Command::Write { path: b"next", offset: data.len() as u64, data: &data };
-    changes.apply(&last.into(), None).unwrap();
+    changes.apply(&last.into(), Checked::Anything).unwrap();
     changes.apply_deferred().unwrap();
     assert_eq!((secret.metadata().uid, copy.metadata().uid), (owner, 1000));
+}
+
+/// The same for directories, when a stream has used more than it keeps open.
+#[test]
+fn a_path_of_a_stream_leads_to_one_directory() {
+    let (_fs, root, _memory) = file_system("exchanged directories");
+    let top = root.open_directory("/").unwrap();
+    root.create_directory("secret", 0o700).unwrap();
+    let secret = root.open_directory("secret").unwrap();
+    let mut changes = Changes::below(top.clone(), (0, 0));
+    let mut make = |command: Command<'_>| {
+        changes.make_room();
+        changes.apply(&command.into(), Checked::Anything).and_then(|()| changes.apply_deferred())
+    };
+    make(Command::Mkdir { path: b"made", ino: 0 }).unwrap();
+    for number in 0..1023 {
+        make(Command::Mkdir { path: format!("made/{number}").as_bytes(), ino: 0 }).unwrap();
+    }
+    let exchange = || {
+        top.rename_child("made".as_ref(), &top, "secret".as_ref(), RenameMode::Exchange).unwrap();
+    };
+    exchange();
+    let commands = [
+        Command::Mkfile { path: b"made/file", ino: 0 },
+        Command::Chown { path: b"made", uid: 1000, gid: 1000 },
+        Command::Rmdir { path: b"made/7" },
+    ];
+    for command in commands {
+        let error = make(command).unwrap_err();
+        assert!(error.to_string().contains("has taken its place"), "{error}");
+    }
+    assert_eq!((secret.metadata().uid, secret.entries().unwrap().count()), (0, 0));
+    exchange();
+    make(Command::Chown { path: b"made", uid: 1000, gid: 1000 }).unwrap();
+    assert_eq!(root.open_directory("made").unwrap().metadata().uid, 1000);
+}
+
+/// A change that its caller has checked finds the same inodes when it is applied, or fails.
+#[test]
+fn a_change_concerns_the_inodes_that_were_checked() {
+    let (_fs, root, _memory) = file_system("checked");
+    let top = root.open_directory("/").unwrap();
+    let id = |inode: &Inode| Original { subvolume: inode.subvolume_id(), inode: inode.number() };
+    let exchange = |one: &str, other: &str| {
+        top.rename_child(one.as_ref(), &top, other.as_ref(), RenameMode::Exchange).unwrap();
+    };
+    let time = Timestamp { seconds: 1, nanoseconds: 0 };
+    let data = vec![1; 20 << 10];
+    let path: &[u8] = b"own";
+    let changes: [Change<'_>; 14] = [
+        Command::Unlink { path }.into(),
+        Command::Rmdir { path: b"own-directory" }.into(),
+        Command::Rename { path, to: b"moved" }.into(),
+        Command::Rename { path: b"other", to: path }.into(),
+        Command::Link { path: b"linked", existing: path }.into(),
+        Command::Chmod { path, mode: 0o777 }.into(),
+        Command::Chown { path, uid: 1, gid: 1 }.into(),
+        Command::Utimes { path, atime: time, mtime: time, ctime: time, otime: None }.into(),
+        Command::SetXattr { path, name: b"user.a", data: b"b" }.into(),
+        Command::Write { path, offset: 0, data: b"own" }.into(),
+        Command::Write { path, offset: 0, data: &data }.into(),
+        Command::Truncate { path, size: 0 }.into(),
+        Command::Fallocate { path, mode: 0, offset: 0, len: 1 << 20 }.into(),
+        Change::Copy { path, original: id(&root.create("original", 0o600).unwrap()) },
+    ];
+    for directory in ["own-directory", "secret-directory"] {
+        root.create_directory(directory, 0o700).unwrap();
+    }
+    let [own, other] = ["own", "other"].map(|name| id(&root.create(name, 0o600).unwrap()));
+    let secret = root.create("secret", 0o600).unwrap();
+    secret.write_at(b"secret", 0).unwrap();
+    let state = || {
+        let names = top.entries().unwrap().map(|entry| entry.unwrap().name().to_owned());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        (secret.metadata(), secret.xattrs().count(), names)
+    };
+    for change in changes {
+        let (name, secret, checked) = match change.command() {
+            Some(Command::Rmdir { .. }) => {
+                let directory = root.open_directory("own-directory").unwrap();
+                ("own-directory", "secret-directory", Checked::Inode(id(&directory)))
+            }
+            Some(Command::Rename { to, .. }) if to == path => {
+                ("own", "secret", Checked::Names { moved: other, replaced: Some(own) })
+            }
+            Some(Command::Rename { .. }) => {
+                ("own", "secret", Checked::Names { moved: own, replaced: None })
+            }
+            _ => ("own", "secret", Checked::Inode(own)),
+        };
+        exchange(name, secret);
+        let before = state();
+        let mut changes = Changes::below(top.clone(), (0, 0));
+        let applied = changes.apply(&change, checked).and_then(|()| changes.apply_deferred());
+        let error = applied.expect_err("it finds another inode");
+        assert!(error.to_string().contains("has taken its place"), "{change:?}: {error}");
+        assert_eq!(state(), before, "{change:?}");
+        exchange(name, secret);
+    }
 }

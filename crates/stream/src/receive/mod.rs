@@ -25,7 +25,7 @@ mod target;
 
 pub use checkpoint::{Checkpoints, prologue};
 pub use error::{CommandError, CommandProblem, ReceiveError, ReceiveProblem};
-pub use image::{Changes, ImageTarget};
+pub use image::{Changes, Checked, ImageTarget};
 #[cfg(target_os = "linux")]
 pub use mounted::MountedTarget;
 pub use receiver::{Event, ReceiveOptions, Received, receive};

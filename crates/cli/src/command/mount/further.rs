@@ -26,6 +26,9 @@ enum Attempt {
     Joined,
     /// It does not listen yet, or not any more: it begins or ends.
     NotHeard,
+    /// It is another user's process that could not open the image so itself: whatever it is, it
+    /// gets nothing.
+    NotTrusted,
 }
 
 /// Shows at `mountpoint` the file system of a server that has one of `devices` open, with the
@@ -42,6 +45,7 @@ pub fn join(devices: &[PathBuf], mountpoint: &Path, lists: &[String]) -> anyhow:
             }
             match attempt(device, server, mountpoint, lists.join(",")) {
                 Ok(Attempt::Joined) => return Ok(true),
+                Ok(Attempt::NotTrusted) => break,
                 Ok(Attempt::NotHeard) => ensure!(
                     wait.elapsed() < PATIENCE || mount_of(server).is_none(),
                     "{}: {} serves it, and does not answer here: show it in another place with 'mount --bind'",
@@ -80,6 +84,9 @@ fn attempt(
     let image = image.or_else(|_| File::open(device))?;
     let channel = match Channel::of_process(server.pid, image.as_fd(), ANSWER) {
         Err(error) if is_unheard(&error) => None,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return Ok(Attempt::NotTrusted);
+        }
         found => found?,
     };
     let Some(mut channel) = channel else { return Ok(Attempt::NotHeard) };

@@ -6,6 +6,7 @@ mod follow;
 mod further;
 mod memory;
 mod metrics;
+mod open_files;
 mod options;
 mod part;
 mod place;
@@ -225,6 +226,7 @@ impl Mount {
         if let Some(subvolume) = self.part {
             return part::attach_for_server(subvolume, &self.paths);
         }
+        open_files::allow_all()?;
         let memory = self.memory.unwrap_or_else(Memory::of_this_machine);
         let thrift = memory.environment().map(|(name, value)| (name, value.into()));
         let environment: Vec<(_, OsString)> = thrift.chain(options.environment()).collect();

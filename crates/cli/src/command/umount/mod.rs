@@ -93,6 +93,9 @@ impl Umount {
             processes().filter(|process| process.use_of(mount.device).is_some()).collect();
         let is_unmounted = self.force && end(&mountpoint)?;
         if !is_unmounted && let Err(error) = larder_fuse::unmount(&mountpoint, self.lazy) {
+            if Errno::from_io_error(&error) == Some(Errno::INVAL) {
+                bail!("another user namespace has made this mount: unmount it there");
+            }
             let uses = uses_of(&table, mount);
             if uses.is_empty() {
                 return Err(error.into());

@@ -3,6 +3,8 @@
 //! # Invariants
 //! - The kernel caches only what is true: once commands are applied, it is told which names and
 //!   inodes they changed, if it knows them. Until then programs may see the state before.
+//! - The kernel decides by what it knows whether a user may take a name out of a sticky directory.
+//!   So it is told at once when another inode has the name.
 //! - An inode that is about to lose a name is opened, so that a program which refers to it can go
 //!   on.
 //! - A link replaces a file of its name, so that a client need not ask what is there.
@@ -22,7 +24,7 @@ use std::thread::{self, Scope};
 use std::time::Duration;
 
 use larder::commands::{Change, Changes, Command, LocalChanges, Original};
-use larder::{CommandError, CommandProblem, Directory, FileType, Inode};
+use larder::{CommandError, CommandProblem, Directory, Inode, SetAttributes};
 use larder_ioctl::channel::{Kind, ReceiveNews, ReceiveReply, Token, frame};
 use larder_platform::errno::in_words;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -30,11 +32,13 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
 use super::input::{self, Ahead, Frame};
-use super::{Grant, removal, rights};
+use super::rights::{self, Cleared, original_of};
+use super::{Grant, removal};
 use crate::protocol::Notice;
 use crate::protocol::abi::ShownId;
 use crate::server::access::Caller;
-use crate::server::call::{Outcome, failed};
+use crate::server::attributes::PERMISSIONS;
+use crate::server::call::{Outcome, Refused, failed};
 use crate::server::numbers::number_of;
 use crate::server::reach::Reach;
 use crate::server::refusal::{Refusal, refuse};
@@ -233,10 +237,15 @@ impl Changing<'_> {
     fn change(&mut self, change: &Change<'_>) -> io::Result<()> {
         let owners = self.tree.caller.owners();
         let applied = match change.command() {
-            Some(Command::Chown { path, uid, gid }) if !owners.is_empty() => self
-                .tree
-                .next_owner(path, ShownId::new(uid as u32), ShownId::new(gid as u32))
-                .map(|(uid, gid)| self.stored(&change.by(Command::Chown { path, uid, gid }))),
+            Some(Command::Chown { path, uid, gid }) if !owners.is_empty() => {
+                let (uid, gid) = (ShownId::new(uid as u32), ShownId::new(gid as u32));
+                let next = self.tree.next_owner(path, uid, gid);
+                next.map(|(uid, gid, inode)| {
+                    let command = Command::Chown { path, uid, gid };
+                    let named = |inode| Change::On { inode, command };
+                    self.stored(&inode.map_or_else(|| change.by(command), named))
+                })
+            }
             Some(Command::SetXattr { path, name, data }) => owners
                 .stored_xattr(name, data)
                 .map(|data| self.stored(&change.by(Command::SetXattr { path, name, data: &data }))),
@@ -262,14 +271,20 @@ impl Changing<'_> {
             self.note(change);
             return Ok(());
         }
+        if let (Some(Command::Rename { .. }), false) =
+            (change.command(), rights::is_free(&self.tree.caller))
+        {
+            // Earlier commands may make what it replaces.
+            self.apply_all()?;
+        }
         let mut prepared = self.prepare(change);
         if matches!(prepared, Err(Errno::NOENT)) {
             // Earlier commands may have to make it first.
             self.apply_all()?;
             prepared = self.prepare(change);
         }
-        let checked = match prepared {
-            Ok(checked) => checked,
+        let cleared = match prepared {
+            Ok(cleared) => cleared,
             Err(errno) => return self.refuse(change, errno),
         };
         self.commands += 1;
@@ -279,28 +294,39 @@ impl Changing<'_> {
             return removal::remove_tree(self, path);
         }
         self.note(change);
-        let on = checked.as_ref().map(original_of);
-        if let Err(error) = self.tree.changes.apply(change, on) {
+        // The group that the inode has now counts.
+        let takes_set_gid = |inode: &&Inode| {
+            let command = change.command();
+            command.is_some_and(|it| rights::takes_set_gid(&it, inode, &self.tree.caller))
+        };
+        let losing = cleared.inode().filter(takes_set_gid);
+        if let Err(error) = self.tree.changes.apply(change, cleared.checked()) {
             self.fail(&error)?;
         }
-        if let (Some(inode), Some(Command::Chown { .. })) = (checked, change.command()) {
-            return self.end_chown(change, &inode);
+        if losing.is_some() || matches!(change.command(), Some(Command::Chown { .. })) {
+            return self.end(change, losing);
         }
-        if self.untold.len() >= MOST_UNTOLD {
+        let replaces =
+            matches!(change.command(), Some(Command::Rename { .. } | Command::Link { .. }));
+        let is_known = || self.untold.iter().any(|untold| matches!(untold, Untold::Unnamed(_)));
+        if self.untold.len() >= MOST_UNTOLD || replaces && is_known() {
             self.apply_all()?;
         }
         Ok(())
     }
 
-    /// Lets later checks see the new owner of `inode`, and takes the setgid bit that the caller may
-    /// not keep.
-    fn end_chown(&mut self, change: &Change<'_>, inode: &Inode) -> io::Result<()> {
-        let has_set_gid = inode.file_type() != FileType::Directory
-            && inode.metadata().mode & SET_GID != 0
-            && !self.tree.caller.keeps_set_gid_of(inode);
+    /// Lets later checks see what `change` did, and takes setgid from `losing`.
+    fn end(&mut self, change: &Change<'_>, losing: Option<&Inode>) -> io::Result<()> {
         self.apply_all()?;
-        let dropped = if has_set_gid { inode.drop_privileges(false) } else { Ok(()) };
-        dropped.or_else(|error| self.refuse(change, failed(error)))
+        let Some(inode) = losing else { return Ok(()) };
+        let taken = match change.command() {
+            Some(Command::Chown { .. }) => inode.drop_privileges(false),
+            _ => {
+                let permissions = Some(inode.metadata().mode & PERMISSIONS & !SET_GID);
+                inode.set_attributes(&SetAttributes { permissions, ..SetAttributes::default() })
+            }
+        };
+        taken.or_else(|error| self.refuse(change, failed(error)))
     }
 
     fn refuse(&mut self, change: &Change<'_>, errno: Errno) -> io::Result<()> {
@@ -311,12 +337,11 @@ impl Changing<'_> {
         self.report(action.makes_name(), path, &message)
     }
 
-    /// Checks that the caller may do that, and opens inodes that lose names. Returns the inode that
-    /// was checked, if one was.
-    fn prepare(&mut self, change: &Change<'_>) -> Result<Option<Inode>, Errno> {
-        let checked = rights::check(change, &mut self.tree)?;
+    /// Checks that the caller may do that, and opens inodes that lose names.
+    fn prepare(&mut self, change: &Change<'_>) -> Result<Cleared, Errno> {
+        let cleared = rights::check(change, &mut self.tree)?;
         self.keep_unnamed(change)?;
-        Ok(checked)
+        Ok(cleared)
     }
 
     fn keep_unnamed(&mut self, change: &Change<'_>) -> Outcome {
@@ -336,9 +361,12 @@ impl Changing<'_> {
             }
             Command::Link { path, .. } if self.tree.inode(path).is_ok() => {
                 let unlink = Command::Unlink { path }.into();
-                self.prepare(&unlink)?;
+                let cleared = self.prepare(&unlink)?;
                 self.note(&unlink);
-                self.tree.changes.apply(&unlink, None).map_err(|error| errno_of(&error))
+                self.tree
+                    .changes
+                    .apply(&unlink, cleared.checked())
+                    .map_err(|error| errno_of(&error))
             }
             _ => Ok(()),
         }
@@ -496,10 +524,6 @@ impl Changing<'_> {
     }
 }
 
-fn original_of(inode: &Inode) -> Original {
-    Original { subvolume: inode.subvolume().id(), inode: inode.number() }
-}
-
 fn errno_of(error: &CommandError) -> Errno {
     match &error.problem {
         CommandProblem::Filesystem(error) => Errno::from_raw_os_error(error.errno()),
@@ -516,15 +540,6 @@ impl Failed {
     fn explains(&self, path: &[u8]) -> bool {
         let rest = path.strip_prefix(&*self.path);
         rest.is_some_and(|rest| rest.is_empty() || self.makes && rest.starts_with(b"/"))
-    }
-}
-
-/// Why a path leads nowhere.
-struct NotFound(Errno);
-
-impl From<larder::Error> for NotFound {
-    fn from(error: larder::Error) -> Self {
-        Self(failed(error))
     }
 }
 
@@ -568,23 +583,26 @@ impl Tree<'_> {
         directory.child(OsStr::from_bytes(name)).map_err(failed)
     }
 
-    /// The user and the group to store for the inode at `path`, which gets this owner and group.
+    /// The user and the group to store for the inode at `path`, which gets this owner and group;
+    /// and that inode, since they are right for no other.
     fn next_owner(
         &mut self,
         path: &[u8],
         user: ShownId,
         group: ShownId,
-    ) -> Result<(u64, u64), Errno> {
+    ) -> Result<(u64, u64, Option<Original>), Errno> {
         let owners = self.caller.owners();
-        let (user, group) = match self.inode(path) {
-            Ok(inode) => {
-                let before = inode.metadata();
-                (owners.next_user(user, &before)?, owners.next_group(group, &before)?)
-            }
+        let Ok(inode) = self.inode(path) else {
             // Earlier commands have yet to make it.
-            Err(_) => (owners.stored_user(user)?, owners.stored_group(group)?),
+            return Ok((
+                owners.stored_user(user)?.into(),
+                owners.stored_group(group)?.into(),
+                None,
+            ));
         };
-        Ok((user.into(), group.into()))
+        let before = inode.metadata();
+        let (user, group) = (owners.next_user(user, &before)?, owners.next_group(group, &before)?);
+        Ok((user.into(), group.into(), Some(original_of(&inode))))
     }
 
     /// The kernel's number of the inode at `path`. Fails also if the kernel cannot know the inode:
@@ -609,9 +627,9 @@ impl Tree<'_> {
     ) -> Result<(Directory, &'p [u8]), Errno> {
         let Self { server, caller, changes, .. } = self;
         let found = changes.parent_and_name(path, |at, name| {
-            rights::check_searches(caller, at).map_err(NotFound)?;
-            if server.hidden.has(at, name) { Err(NotFound(Errno::BUSY)) } else { Ok(()) }
+            rights::check_searches(caller, at).map_err(Refused)?;
+            if server.hidden.has(at, name) { Err(Refused(Errno::BUSY)) } else { Ok(()) }
         });
-        found.map(|(at, name)| (at, name.as_bytes())).map_err(|NotFound(errno)| errno)
+        found.map(|(at, name)| (at, name.as_bytes())).map_err(|Refused(errno)| errno)
     }
 }

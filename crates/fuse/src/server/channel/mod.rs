@@ -58,9 +58,11 @@ struct Connections {
 }
 
 impl Channel {
-    /// The answer to the ioctl that asks for the channel.
-    pub(super) fn info(&self, node: NodeId) -> Result<ChannelInfo, Errno> {
+    /// The answer to the ioctl that asks for the channel. A caller that the server does not serve
+    /// learns no name.
+    pub(super) fn info(&self, node: NodeId, is_served: bool) -> Result<ChannelInfo, Errno> {
         let name = self.name.get().ok_or(Errno::NOTTY)?;
+        let name = if is_served { name } else { "" };
         ChannelInfo::new(name, node).ok_or(Errno::NOTTY)
     }
 

@@ -23,9 +23,10 @@ use larder_platform::errno::in_words;
 use rustix::io::Errno;
 
 use super::changes::{Changing, MOST_UNTOLD, Untold};
+use super::rights;
 use crate::protocol::Notice;
 use crate::server::access::{Caller, EXECUTE, READ, WRITE};
-use crate::server::call::{Outcome, failed};
+use crate::server::call::{Outcome, Refused, failed};
 use crate::server::numbers::number_of;
 use crate::server::state::Server;
 
@@ -87,6 +88,11 @@ struct Place {
 }
 
 impl Place {
+    /// Refuses another inode than this directory, which another program may have put there.
+    fn check_is(&self, found: &Inode) -> Result<(), Refused> {
+        if *found == *self.directory { Ok(()) } else { Err(Refused(Errno::NOENT)) }
+    }
+
     /// Whether the way down to it is still the same.
     fn is_there(&self) -> bool {
         let mut place = self;
@@ -315,8 +321,11 @@ impl Part {
         };
         let files = files.iter().map(|entry| place.remove(entry, server, caller)).collect();
         let directory = place.at.as_ref().filter(|_| *ends).map(|(above, name)| {
-            caller.check_may_remove(&above.directory, &place.directory)?;
-            above.directory.remove_child_directory(name).map_err(failed)
+            let may = |found: &Inode| {
+                place.check_is(found)?;
+                Ok(caller.check_may_remove(&above.directory, found)?)
+            };
+            Ok(above.directory.remove_child_directory_if::<Refused>(name, may)?)
         });
         Removed { files, directory }
     }
@@ -334,21 +343,22 @@ impl Place {
         let directory = &self.directory;
         let id = number_of(directory.subvolume_id(), entry.inode_number());
         let is_known = server.nodes.knows(id);
-        let may_all = caller.may_everything() && caller.owners().is_empty();
-        let opened = if is_known || !may_all {
-            entry.open().map_err(failed).and_then(|inode| {
-                caller.check_may_remove(directory, &inode)?;
-                if is_known {
-                    server.nodes.keep(inode);
-                }
-                Ok(())
-            })
-        } else {
+        let may = |found: &Inode| {
+            if found.number() != entry.inode_number() {
+                // Another program was faster, and made a file of this name.
+                return Err(Refused(Errno::NOENT));
+            }
+            if !rights::is_free(caller) {
+                caller.check_may_remove(directory, found)?;
+            }
+            if is_known {
+                server.nodes.keep(found.clone());
+            }
             Ok(())
         };
-        let known = (is_known && opened.is_ok()).then_some(id);
-        let remove = |()| directory.remove_child(entry.name()).map_err(failed);
-        (known, opened.and_then(remove))
+        let removed = directory.remove_child_if(entry.name(), may);
+        let removed = removed.map_err(|Refused(errno)| errno);
+        ((is_known && removed.is_ok()).then_some(id), removed)
     }
 }
 

@@ -32,6 +32,9 @@ use crate::server::refusal::{Refusal, refuse};
 use crate::server::state::Server;
 use crate::transport::Notify;
 
+/// Namespaces of extended attributes that everyone may read, and the one of root.
+const OF_ALL: [&[u8]; 2] = [b"security.", b"system."];
+const OF_ROOT: &[u8] = b"trusted.";
 /// At least so many bytes of records go to the client at once.
 const PIECE_BYTES: usize = 256 << 10;
 /// The most data in one record.
@@ -285,19 +288,33 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Sends those that the kernel would show: labels and ACLs to everyone, others to callers that
+    /// may read the inode.
     fn xattrs(&mut self, inode: &Inode) -> io::Result<Outcome> {
+        let may_read = self.caller.check_access(inode, READ);
+        let mut outcome = Ok(());
         for xattr in inode.xattrs() {
             let xattr = match xattr {
                 Ok(xattr) => xattr,
                 Err(error) => return Ok(Err(failed(error))),
             };
             let name = xattr.name.as_bytes();
-            if self.shows_trusted || !name.starts_with(b"trusted.") {
+            let is_in = |space: &&[u8]| name.starts_with(space);
+            let shown = if is_in(&OF_ROOT) {
+                self.shows_trusted.then_some(Ok(()))
+            } else if OF_ALL.iter().any(is_in) {
+                Some(Ok(()))
+            } else {
+                Some(may_read)
+            };
+            let Some(shown) = shown else { continue };
+            outcome = outcome.and(shown);
+            if shown.is_ok() {
                 let value = self.caller.owners().shown_xattr(name, xattr.value);
                 self.out.add(&Record::Xattr { name, value: &value })?;
             }
         }
-        Ok(Ok(()))
+        Ok(outcome)
     }
 
     fn data(&mut self, content: &Content) -> io::Result<Outcome> {

@@ -7,6 +7,7 @@ use zerocopy::FromZeros;
 
 use super::call::Ioctl;
 use crate::protocol::Notice;
+use crate::protocol::abi::ShownId;
 use crate::server::call::{Outcome, failed};
 use crate::server::channel::Grant;
 
@@ -71,9 +72,11 @@ pub(super) fn token(ioctl: &mut Ioctl<'_>) -> Outcome {
     ioctl.output(&ioctl.server.channel.grants.give(grant))
 }
 
-/// The control channel, and which inode this is.
+/// The control channel, if the server serves the caller there, and which inode this is.
 pub(super) fn channel(ioctl: &mut Ioctl<'_>) -> Outcome {
     let inode = &ioctl.node()?.inode;
     let node = NodeId { subvolume: inode.subvolume_id(), inode: inode.number() };
-    ioctl.output(&ioctl.server.channel.info(node)?)
+    let caller = &ioctl.call.caller;
+    let is_served = caller.user() == ShownId::ROOT || caller.runs_server;
+    ioctl.output(&ioctl.server.channel.info(node, is_served)?)
 }

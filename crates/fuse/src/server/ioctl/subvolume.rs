@@ -1,5 +1,6 @@
 //! Creating, deleting and marking subvolumes.
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -14,7 +15,7 @@ use rustix::thread::CapabilitySet;
 use super::call::{Ioctl, text};
 use crate::protocol::Notice;
 use crate::server::access::{EXECUTE, WRITE};
-use crate::server::call::{Call, Outcome, failed};
+use crate::server::call::{Call, Outcome, Refused, failed};
 use crate::server::reach::Reach;
 
 /// Type and permissions of a subvolume's root, before the umask.
@@ -71,7 +72,7 @@ pub(super) fn snapshot(ioctl: &mut Ioctl<'_>) -> Outcome {
 pub(super) fn delete(ioctl: &mut Ioctl<'_>) -> Outcome {
     ioctl.check_writable()?;
     let args: VolArgs = ioctl.input()?;
-    delete_named(ioctl, &ioctl.node()?.inode, name(&args.name)?)
+    delete_named(ioctl, &ioctl.node()?.inode, name(&args.name)?, None)
 }
 
 /// Deletes by name, or by the id of the subvolume: wherever in the file system it is for a caller
@@ -80,7 +81,7 @@ pub(super) fn delete_v2(ioctl: &mut Ioctl<'_>) -> Outcome {
     ioctl.check_writable()?;
     let args: VolArgsV2 = ioctl.input()?;
     match args.flags {
-        0 => delete_named(ioctl, &ioctl.node()?.inode, name(&args.name)?),
+        0 => delete_named(ioctl, &ioctl.node()?.inode, name(&args.name)?, None),
         SUBVOL_SPEC_BY_ID => {
             let (id, _) = args.name.split_first_chunk().ok_or(Errno::INVAL)?;
             let id = u64::from_ne_bytes(*id);
@@ -89,7 +90,7 @@ pub(super) fn delete_v2(ioctl: &mut Ioctl<'_>) -> Outcome {
             let parent = ioctl.server.filesystem.subvolume_by_id(name.parent).map_err(failed)?;
             let directory = parent.inode(name.directory).map_err(failed)?;
             check_reaches(ioctl, &directory)?;
-            delete_named(ioctl, &directory, OsStr::from_bytes(&name.name))
+            delete_named(ioctl, &directory, OsStr::from_bytes(&name.name), Some(id))
         }
         _ => Err(Errno::OPNOTSUPP),
     }
@@ -107,27 +108,39 @@ fn check_reaches(ioctl: &Ioctl<'_>, directory: &Inode) -> Outcome {
     if is_reached { Ok(()) } else { Err(Errno::PERM) }
 }
 
-/// Deletes a subvolume in `directory`.
-fn delete_named(ioctl: &Ioctl<'_>, directory: &Inode, name: &OsStr) -> Outcome {
+/// Deletes the subvolume `name` in `directory`, if it is `wanted`.
+fn delete_named(
+    ioctl: &Ioctl<'_>,
+    directory: &Inode,
+    name: &OsStr,
+    wanted: Option<u64>,
+) -> Outcome {
     let node = ioctl.server.nodes.id_of(directory);
     let directory = directory.clone().into_directory().map_err(failed)?;
-    let child = directory.child(name).map_err(failed)?;
-    if !ioctl.call.caller.may(CapabilitySet::SYS_ADMIN) {
-        if !ioctl.server.options.user_subvol_rm_allowed {
-            return Err(Errno::PERM);
+    let caller = ioctl.call.caller;
+    let deleted = Cell::new(0);
+    // Users may rename in the directory meanwhile: the checks are about the one that goes.
+    let may = |child: &Inode| {
+        if wanted.is_some_and(|id| id != child.subvolume_id()) {
+            return Err(Refused(Errno::NOENT));
         }
-        ioctl.call.caller.check_access(&child, WRITE | EXECUTE)?;
-        // Without the capability it takes a subvolume that the caller could write to.
-        if child.subvolume().info().map_err(failed)?.is_read_only {
-            return Err(Errno::ROFS);
+        if !caller.may(CapabilitySet::SYS_ADMIN) {
+            if !ioctl.server.options.user_subvol_rm_allowed {
+                return Err(Refused(Errno::PERM));
+            }
+            caller.check_access(child, WRITE | EXECUTE)?;
+            // Without the capability it takes a subvolume that the caller could write to.
+            if child.subvolume().info()?.is_read_only {
+                return Err(Refused(Errno::ROFS));
+            }
         }
-    }
-    ioctl.call.caller.check_may_remove(&directory, &child)?;
-    let id = child.subvolume_id();
-    drop(child);
-    directory.delete_child_subvolume(name).map_err(failed)?;
+        caller.check_may_remove(&directory, child)?;
+        deleted.set(child.subvolume_id());
+        Ok(())
+    };
+    directory.delete_child_subvolume_if(name, may)?;
     ioctl.call.tell_of_name(node, name);
-    ioctl.server.pruning.note_deleted(id);
+    ioctl.server.pruning.note_deleted(deleted.get());
     Ok(())
 }
 

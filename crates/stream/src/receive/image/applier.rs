@@ -3,10 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 
-use larder_filesystem::{Filesystem, RenameMode};
+use larder_filesystem::{Filesystem, Inode, RenameMode};
 use larder_format::Uuid;
 
 use super::batch::Batch;
+use super::checked::Checked;
 use super::names::Names;
 use super::new::NewNode;
 use crate::receive::error::{CommandError, CommandProblem};
@@ -57,7 +58,7 @@ impl Applier {
     /// Applies a command or defers it. Returns the first error that was not returned yet.
     pub(super) fn apply(&mut self, command: &Command<'_>) -> Result<(), CommandError> {
         self.make_room();
-        self.apply_on(command, None)
+        self.apply_checked(command, Checked::Anything)
     }
 
     /// Empties the cache of names if it is crowded. What waits needs it before.
@@ -68,11 +69,11 @@ impl Applier {
         }
     }
 
-    /// The same, if the command finds the inode `on`.
-    pub(super) fn apply_on(
+    /// The same, if the command finds the inodes that were `checked`.
+    pub(super) fn apply_checked(
         &mut self,
         command: &Command<'_>,
-        on: Option<Original>,
+        checked: Checked,
     ) -> Result<(), CommandError> {
         if let Command::Rename { to, .. } = *command
             && self.batch.has(to)
@@ -80,8 +81,8 @@ impl Applier {
             // It may replace an existing name.
             self.apply_all_deferred();
         }
-        if on.is_some() || !self.absorb(command) {
-            self.apply_or_gather(command, on);
+        if checked != Checked::Anything || !self.absorb(command) {
+            self.apply_or_gather(command, checked);
         }
         self.next_error()
     }
@@ -97,11 +98,11 @@ impl Applier {
         &mut self,
         path: &[u8],
         original: Original,
-        on: Option<Original>,
+        checked: Checked,
     ) -> Result<(), CommandError> {
-        if on.is_some() || !self.absorb_copy(path, original) {
+        if checked != Checked::Anything || !self.absorb_copy(path, original) {
             self.apply_all_deferred();
-            let copied = self.check_finds(path, on).and_then(|()| self.copy(path, original));
+            let copied = self.copy(path, original, checked);
             let (action, failed) = (Action::Copy, copied.err());
             let error = |problem| CommandError { action, path: path.to_vec(), problem };
             self.errors.extend(failed.map(error));
@@ -114,11 +115,11 @@ impl Applier {
         self.new.as_mut().is_some_and(|new| new.absorb_copy(path, original))
     }
 
-    fn apply_or_gather(&mut self, command: &Command<'_>, on: Option<Original>) {
+    fn apply_or_gather(&mut self, command: &Command<'_>, checked: Checked) {
         if self.new.as_ref().is_some_and(|new| command.path() == Some(new.path())) {
             self.make_new();
         }
-        if self.batch.add(command, on, &self.names) {
+        if self.batch.add(command, checked, &self.names) {
             if self.batch.is_full() {
                 self.apply_all_deferred();
             }
@@ -133,16 +134,8 @@ impl Applier {
         } else {
             self.apply_all_deferred();
         }
-        let applied = self.check_finds(path, on).and_then(|()| self.apply_now(command));
+        let applied = self.apply_now(command, checked);
         self.errors.extend(applied.err().map(|problem| CommandError::of(command, problem)));
-    }
-
-    /// Refuses an inode at `path` other than `on`.
-    fn check_finds(&mut self, path: &[u8], on: Option<Original>) -> Result<(), CommandProblem> {
-        match on {
-            Some(on) if !on.is(&self.names.inode(path)?) => Err(CommandProblem::Replaced),
-            _ => Ok(()),
-        }
     }
 
     /// Creates the deferred inode.
@@ -167,23 +160,24 @@ impl Applier {
         self.errors.pop_front().map_or(Ok(()), Err)
     }
 
-    fn apply_now(&mut self, command: &Command<'_>) -> Result<(), CommandProblem> {
+    fn apply_now(&mut self, command: &Command<'_>, checked: Checked) -> Result<(), CommandProblem> {
         match *command {
-            Command::Rename { path, to } => self.rename(path, to),
+            Command::Rename { path, to } => self.rename(path, to, checked),
             Command::Link { path, existing } => {
                 let inode = self.names.inode(existing)?;
+                checked.check(&inode)?;
                 let (directory, name) = self.names.parent_and_name(path)?;
                 Ok(directory.link_child(name, &inode)?)
             }
             Command::Unlink { path } => {
                 self.names.forget(path);
                 let (directory, name) = self.names.parent_and_name(path)?;
-                Ok(directory.remove_child(name)?)
+                directory.remove_child_if(name, |inode| checked.check(inode))
             }
             Command::Rmdir { path } => {
                 self.names.forget(path);
                 let (directory, name) = self.names.parent_and_name(path)?;
-                Ok(directory.remove_child_directory(name)?)
+                directory.remove_child_directory_if(name, |inode| checked.check(inode))
             }
             // As `btrfs receive` does: some flags would refuse what follows, and others say how the
             // file system of the sender keeps the file.
@@ -194,17 +188,18 @@ impl Applier {
                     self.new = Some(new);
                     Ok(())
                 }
-                None => self.change_data(command),
+                None => self.change_data(command, checked),
             },
         }
     }
 
-    fn rename(&mut self, path: &[u8], to: &[u8]) -> Result<(), CommandProblem> {
+    fn rename(&mut self, path: &[u8], to: &[u8], checked: Checked) -> Result<(), CommandProblem> {
         let (from, name) = self.names.parent_and_name(path)?;
         let (directory, new_name) = self.names.parent_and_name(to)?;
         self.names.forget(path);
         self.names.forget(to);
-        Ok(from.rename_child(name, &directory, new_name, RenameMode::Replace)?)
+        let may = |moved: &Inode, replaced: Option<&Inode>| checked.check_names(moved, replaced);
+        from.rename_child_if(name, &directory, new_name, RenameMode::Replace, may)
     }
 }
 

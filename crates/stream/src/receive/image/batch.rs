@@ -19,9 +19,10 @@ use larder_filesystem::{Error, Inode, SetAttributes, XattrMode};
 use larder_platform::OsStrExt;
 
 use super::attributes::{attributes_of, merged};
+use super::checked::Checked;
 use super::names::{InodeByPath, Names};
 use crate::receive::error::{CommandError, CommandProblem};
-use crate::wire::{Action, Command, CommandKind, Original};
+use crate::wire::{Action, Command, CommandKind};
 
 /// Larger data is not worth copying or passing to another thread.
 const MOST_DATA_BYTES: usize = 16 << 10;
@@ -48,8 +49,8 @@ struct Change {
     number: usize,
     /// Its command.
     command: CommandKind,
-    /// The inode that it is for, if that is known.
-    on: Option<Original>,
+    /// The inode that it is for.
+    checked: Checked,
     what: What,
 }
 
@@ -84,14 +85,9 @@ struct Job<'g> {
 }
 
 impl Batch {
-    /// Adds the change of a command, if changes of that kind can wait; `on` is the inode that it is
-    /// for, if that is known.
-    pub(super) fn add(
-        &mut self,
-        command: &Command<'_>,
-        on: Option<Original>,
-        names: &Names,
-    ) -> bool {
+    /// Adds the change of a command to the inode that was `checked`, if changes of that kind can
+    /// wait.
+    pub(super) fn add(&mut self, command: &Command<'_>, checked: Checked, names: &Names) -> bool {
         let Some((path, what)) = What::of(command) else { return false };
         let at = match self.by_path.get(path) {
             Some(at) => *at,
@@ -104,7 +100,7 @@ impl Batch {
         };
         self.bytes += path.len() + what.len_bytes();
         self.changes += 1;
-        let change = Change { number: self.changes, command: command.kind(), on, what };
+        let change = Change { number: self.changes, command: command.kind(), checked, what };
         self.paths[at].changes.push(change);
         true
     }
@@ -156,7 +152,7 @@ impl Batch {
         failed.extend(others.into_iter().filter_map(|(path, change)| {
             let inode = names.inode(path);
             let outcome = inode.map_err(CommandProblem::from).and_then(|inode| {
-                change.check_is_for(&inode)?;
+                change.checked.check(&inode)?;
                 Ok(change.what.apply(&inode)?)
             });
             outcome.err().map(|problem| change.failed(path, problem))
@@ -227,7 +223,7 @@ impl Job<'_> {
 
     /// The whole new content of the file, and its times, if the changes do nothing else.
     fn rewrite(&self) -> Option<(&[u8], SetAttributes)> {
-        if self.changes.iter().any(|(_, change)| change.check_is_for(&self.inode).is_err()) {
+        if self.changes.iter().any(|(_, change)| change.checked.check(&self.inode).is_err()) {
             return None;
         }
         let ((_, first), mut rest) = self.changes.split_first()?;
@@ -251,7 +247,7 @@ impl Job<'_> {
         let mut failed = Vec::new();
         let (mut changes, inode) = (Vec::new(), &self.inode);
         for &(path, change) in &self.changes {
-            match change.check_is_for(inode) {
+            match change.checked.check(inode) {
                 Ok(()) => changes.push((path, change)),
                 Err(problem) => failed.push(change.failed(path, problem)),
             }
@@ -278,12 +274,6 @@ impl Job<'_> {
 }
 
 impl Change {
-    /// Refuses an inode that the change is not for.
-    fn check_is_for(&self, inode: &Inode) -> Result<(), CommandProblem> {
-        let is_it = self.on.is_none_or(|on| on.is(inode));
-        if is_it { Ok(()) } else { Err(CommandProblem::Replaced) }
-    }
-
     fn failed(&self, path: &[u8], problem: impl Into<CommandProblem>) -> Failed {
         let (action, path) = (Action::Command(self.command), path.to_vec());
         (self.number, CommandError { action, path, problem: problem.into() })

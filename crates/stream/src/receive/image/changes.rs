@@ -6,10 +6,11 @@ use larder_filesystem::{Directory, Error};
 use larder_format::Uuid;
 
 use super::applier::{Applier, GoesOn};
+use super::checked::Checked;
 use super::names::Names;
-use crate::receive::error::{CommandError, CommandProblem};
+use crate::receive::error::CommandError;
 use crate::receive::path::{check_path, check_paths};
-use crate::wire::{Change, Original};
+use crate::wire::Change;
 
 /// Applies changes below a directory that exists. Paths start there, follow no symbolic link, and
 /// may lead into other subvolumes. A clone of a file below the same directory names its source by
@@ -36,25 +37,25 @@ impl Changes {
     }
 
     /// Applies a change, or defers it until others have come. The error may be that of a deferred
-    /// change, which it names. If the caller has checked the inode `on`, the change is for that one
-    /// alone.
-    pub fn apply(&mut self, change: &Change<'_>, on: Option<Original>) -> Result<(), CommandError> {
+    /// change, which it names. The change concerns the inodes that the caller has `checked` alone.
+    pub fn apply(&mut self, change: &Change<'_>, checked: Checked) -> Result<(), CommandError> {
         let failed = |problem| {
             let (action, path) = (change.action(), change.path().to_vec());
             CommandError { action, path, problem }
         };
         match *change {
-            Change::On { inode, .. } if on.is_some_and(|on| on != inode) => {
-                Err(failed(CommandProblem::Replaced))
-            }
-            Change::Command(command) | Change::On { command, .. } => {
+            Change::Command(command) => {
                 check_paths(&command).map_err(failed)?;
-                let named = if let Change::On { inode, .. } = *change { Some(inode) } else { None };
-                self.applier.apply_on(&command, named.or(on))
+                self.applier.apply_checked(&command, checked)
+            }
+            Change::On { inode, command } => {
+                check_paths(&command).map_err(failed)?;
+                let checked = checked.and_is(inode).map_err(failed)?;
+                self.applier.apply_checked(&command, checked)
             }
             Change::Copy { path, original } => {
                 check_path(path).map_err(failed)?;
-                self.applier.apply_copy(path, original, on)
+                self.applier.apply_copy(path, original, checked)
             }
         }
     }

@@ -4,6 +4,7 @@ use larder_filesystem::{AllocateMode, Error, File, FileType};
 use larder_format::compression::Algorithm;
 
 use super::applier::Applier;
+use super::checked::Checked;
 use super::names::Names;
 use super::original::{self, copy_content};
 use super::{MOST_SOURCES, find};
@@ -20,13 +21,19 @@ const ZERO_RANGE: u32 = 0x10;
 
 impl Applier {
     /// Applies a command about the content of a file.
-    pub(super) fn change_data(&mut self, command: &Command<'_>) -> Result<(), CommandProblem> {
+    pub(super) fn change_data(
+        &mut self,
+        command: &Command<'_>,
+        checked: Checked,
+    ) -> Result<(), CommandProblem> {
         match *command {
-            Command::Write { path, offset, data } => Ok(self.file(path)?.write_at(data, offset)?),
+            Command::Write { path, offset, data } => {
+                Ok(self.file(path, checked)?.write_at(data, offset)?)
+            }
             // This stream has no data: the range stays as it is.
             Command::UpdateExtent { .. } => Ok(()),
             Command::EncodedWrite { path, offset, .. } => {
-                write_encoded(&self.file(path)?, &Encoded::of(command)?, offset)
+                write_encoded(&self.file(path, checked)?, &Encoded::of(command)?, offset)
             }
             Command::Clone { path, offset, len, clone_path, clone_offset, .. } => {
                 let source = self.clone_source(command, clone_path)?;
@@ -34,24 +41,32 @@ impl Applier {
                     // 0 would mean the whole rest.
                     return Err(CLONES_NOTHING);
                 }
-                Ok(self.file(path)?.clone_range(&source, clone_offset, len, offset)?)
+                let file = self.file(path, checked)?;
+                Ok(file.clone_range(&source, clone_offset, len, offset)?)
             }
             Command::Fallocate { path, mode, offset, len } => {
-                allocate(&self.file(path)?, mode, offset, len)
+                allocate(&self.file(path, checked)?, mode, offset, len)
             }
             _ => Err(CommandProblem::Invalid("it is out of place")),
         }
     }
 
     /// Gives the file at `path` the content of another.
-    pub(super) fn copy(&mut self, path: &[u8], from: Original) -> Result<(), CommandProblem> {
-        let (from, copy) = (original::open(from, &self.filesystem)?, self.file(path)?);
+    pub(super) fn copy(
+        &mut self,
+        path: &[u8],
+        from: Original,
+        checked: Checked,
+    ) -> Result<(), CommandProblem> {
+        let (from, copy) = (original::open(from, &self.filesystem)?, self.file(path, checked)?);
         copy_content(&from, &copy, &self.goes_on.0)?;
         Ok(())
     }
 
-    fn file(&mut self, path: &[u8]) -> Result<File, CommandProblem> {
-        Ok(self.names.inode(path)?.into_file()?)
+    fn file(&mut self, path: &[u8], checked: Checked) -> Result<File, CommandProblem> {
+        let inode = self.names.inode(path)?;
+        checked.check(&inode)?;
+        Ok(inode.into_file()?)
     }
 
     /// The file to clone from: in this subvolume, or in one that was received before.

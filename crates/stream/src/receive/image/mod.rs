@@ -9,6 +9,7 @@ mod applier;
 mod attributes;
 mod batch;
 mod changes;
+mod checked;
 mod data;
 mod names;
 mod new;
@@ -21,6 +22,7 @@ use larder_platform::OsStrExt;
 
 use self::applier::Applier;
 pub use self::changes::Changes;
+pub use self::checked::Checked;
 use self::names::Names;
 use super::error::{CommandError, CommandProblem};
 use super::target::{Base, Candidate, Origin, Target, choose};

@@ -5,6 +5,9 @@
 //! - A cached path is right: removing or moving a name drops the path, and all below it.
 //! - What was looked up for a command stays until the command is applied, whatever other programs
 //!   move meanwhile: a caller may have checked it.
+//! - A directory that a command made or used stays the one of its path, unless a command moves or
+//!   removes it: the path leads nowhere once another program has put something else there. So it is
+//!   with the last file.
 //! - If a directory is cached, so are all directories above it.
 
 use std::collections::HashMap;
@@ -15,6 +18,7 @@ use larder_platform::OsStrExt;
 
 /// With more directories in the cache it is crowded.
 const MOST_KNOWN: usize = 1024;
+const REPLACED: &str = "another directory has taken its place meanwhile";
 
 /// Inodes by their paths.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ pub(super) struct Names {
     root: Directory,
     enters_subvolumes: bool,
     directories: HashMap<Vec<u8>, Directory>,
+    /// Directories that were in the cache, by subvolume and number.
+    before: HashMap<Vec<u8>, (u64, u64)>,
     /// The last inode that was looked up and is no directory.
     last: Option<(Vec<u8>, Inode)>,
 }
@@ -51,7 +57,8 @@ impl InodeByPath<'_> {
 impl Names {
     /// Names in the subvolume with this root.
     pub(super) fn in_subvolume(root: Directory) -> Self {
-        Self { root, enters_subvolumes: false, directories: HashMap::new(), last: None }
+        let (directories, before) = Default::default();
+        Self { root, enters_subvolumes: false, directories, before, last: None }
     }
 
     /// Names below a directory, also in other subvolumes.
@@ -94,6 +101,10 @@ impl Names {
         }
         if let Some(directory) = self.directories.get(path) {
             return Ok(InodeByPath::Known(Inode::clone(directory)));
+        }
+        if self.before.contains_key(path) {
+            let directory = self.directory(path, |_, _| Ok::<_, Error>(()))?;
+            return Ok(InodeByPath::Known(directory.into_inode()));
         }
         let (directory, name) = self.parent_and_name(path)?;
         Ok(InodeByPath::In { directory, name, enters_subvolumes: self.enters_subvolumes })
@@ -146,6 +157,10 @@ impl Names {
             enters(&at, name)?;
             let found = enter(&at, name, self.enters_subvolumes)?;
             at = found.into_directory()?;
+            let id = (at.subvolume().id(), at.number());
+            if self.before.get(&path[..*end]).is_some_and(|before| *before != id) {
+                return Err(Error::NotPermitted(REPLACED).into());
+            }
             self.directories.insert(path[..*end].to_vec(), at.clone());
         }
         Ok(at)
@@ -167,18 +182,23 @@ impl Names {
 
     /// Empties the cache.
     pub(super) fn forget_all(&mut self) {
-        self.last = None;
-        self.directories.clear();
+        let id = |directory: &Directory| (directory.subvolume().id(), directory.number());
+        let known = self.directories.drain().map(|(path, directory)| (path, id(&directory)));
+        // Nobody else is in a subvolume that is received.
+        self.before.extend(known.filter(|_| self.enters_subvolumes));
     }
 
     /// Drops a name, and all below it.
     pub(super) fn forget(&mut self, path: &[u8]) {
-        self.last = None;
         let is_within =
             |at: &[u8]| at.strip_prefix(path).is_some_and(|rest| matches!(rest, [] | [b'/', ..]));
-        // A directory that is not cached has nothing below it that is.
+        self.last.take_if(|(last, _)| is_within(last));
+        // A directory that is not known has nothing below it that is.
         if self.directories.contains_key(path) {
             self.directories.retain(|at, _| !is_within(at));
+        }
+        if self.before.contains_key(path) {
+            self.before.retain(|at, _| !is_within(at));
         }
     }
 }

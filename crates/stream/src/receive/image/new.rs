@@ -30,6 +30,7 @@ const PERMISSIONS: u32 = 0o7777;
 const REMOVED_BY_OWNER: u32 = 0o6000;
 /// Namespaces of extended attributes without side effects.
 const PLAIN: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+const REPLACED: &str = "another file has taken the place of the new one meanwhile";
 /// The attribute that a new owner removes.
 const CAPABILITY: &[u8] = b"security.capability";
 
@@ -248,10 +249,14 @@ impl NewNode {
         names.forget(path);
         let (from, name) = names.parent_and_name(&made_at)?;
         let (to, new_name) = names.parent_and_name(path)?;
-        let renamed = from.rename_child(name, &to, new_name, RenameMode::Replace);
+        let check = |found: &Inode| {
+            if *found == inode { Ok(()) } else { Err(Error::NotPermitted(REPLACED)) }
+        };
+        let may = |moved: &Inode, _: Option<&Inode>| check(moved);
+        let renamed = from.rename_child_if(name, &to, new_name, RenameMode::Replace, may);
         if renamed.is_err() && names.lets_inherit() {
             // Nobody asked for the first name.
-            let _ = from.remove_child(name);
+            let _ = from.remove_child_if(name, check);
         }
         renamed?;
         names.note(path, inode.clone());
