@@ -143,7 +143,7 @@ impl Kept {
         read().map_err(|error| failed(&self.name, &error))
     }
 
-    /// Whether a record after `position`, which cannot be read, says that it was durable.
+    /// Whether a record after `position`, which cannot be read, says that a flush there was durable.
     fn has_more(&self, position: u64, limit: u64) -> Result<bool, DeviceError> {
         let mut at = position;
         let mut bytes = vec![0; STEP as usize];
@@ -153,7 +153,7 @@ impl Kept {
             self.log.read(bytes, at)?;
             for (unit, found) in bytes.chunks(UNIT as usize).zip((at..).step_by(UNIT as usize)) {
                 let record = Record::decode(unit, found);
-                if record.is_some_and(|(record, _)| record.synced > position) {
+                if record.is_some_and(|(record, _)| record.durable > position) {
                     return Ok(true);
                 }
             }
