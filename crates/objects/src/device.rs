@@ -296,6 +296,10 @@ impl ObjectDevice {
         if let Right::Continuing(kept) = right {
             let (before, _) = read_manifest(&*store)?;
             kept.check(&*store, &before)?;
+            if kept.is_dirty() {
+                // Before this opening ends the writing of anybody.
+                kept.stored_of(&*store, &head::read(&*store)?)?;
+            }
             kept.claim(&process.nonce, &before.writer)?;
             kept.name().clone_into(&mut process.journal);
         }
@@ -344,6 +348,13 @@ impl ObjectDevice {
     /// Says in the store that the writer has no journal any more.
     pub(crate) fn give_up_journal(&self) -> Result<(), ObjectsError> {
         self.writing()?.change(|manifest| manifest.writer.journal.clear())
+    }
+
+    /// See [`Writer::note_journaled`].
+    pub(crate) fn note_journaled(&self, chain: u64) {
+        if let Some(writer) = &self.writer {
+            writer.note_journaled(chain);
+        }
     }
 
     /// Repeats each request for so long only: another disk has what was flushed.

@@ -58,7 +58,10 @@ impl Kept {
             let why = "it is too small for a journal, which takes 16 MiB at least";
             return Err(refused(disk.name(), Malformed(why)));
         }
-        Self::on(Arc::new(disk), uuid)
+        let disk = Arc::new(disk);
+        let mut kept = Self::on(Arc::clone(&disk) as _, uuid)?;
+        kept.log.expect_at(disk, path);
+        Ok(kept)
     }
 
     /// Opens the journal at `path`, which is there, to look at it.
@@ -216,6 +219,31 @@ impl Kept {
             flushes: self.flushes,
             bytes: self.bytes(),
             by: manifest.writer.to_string(),
+            state: self.state(),
+        })
+    }
+
+    /// How much of it `manifest` has, which says what all flushes say. Fails if what the journal has
+    /// does not lead on from there: the store or the journal is an older copy.
+    pub(crate) fn stored_of(
+        &self,
+        store: &dyn Store,
+        manifest: &Manifest,
+    ) -> Result<Option<u64>, ObjectsError> {
+        if !self.is_dirty() {
+            return Ok(Some(self.chain));
+        }
+        let leads_on =
+            |stored| stored == self.chain || self.records.iter().any(|it| it.chain == stored);
+        let stored = manifest.writer.journaled;
+        if stored.is_none_or(leads_on) {
+            return Ok(stored);
+        }
+        Err(ObjectsError::OlderCopy {
+            store: store.name().to_owned(),
+            journal: self.name.clone(),
+            flushes: self.flushes,
+            bytes: self.bytes(),
             state: self.state(),
         })
     }

@@ -618,6 +618,31 @@ fn another_writers_state_gets_nothing_of_a_journal_and_a_clone_does() {
     assert_eq!(read(&reader).unwrap()[1], 1);
 }
 
+/// What is in a file that nobody finds is not durable.
+#[test]
+fn a_journal_whose_file_goes_promises_nothing_more() {
+    let moved = |place: &Place| fs::rename(place.journal(), place.folder.path().join("x")).unwrap();
+    let removed = |place: &Place| fs::remove_file(place.journal()).unwrap();
+    let replaced = |place: &Place| {
+        let path = place.journal();
+        fs::copy(&path, place.folder.path().join("copy")).unwrap();
+        fs::rename(place.folder.path().join("copy"), path).unwrap();
+    };
+    let lost = |place: &Place| fs::rename(place.journals(), place.folder.path().join("y")).unwrap();
+    for goes in [&moved as &dyn Fn(&Place), &removed, &replaced, &lost] {
+        let place = Place::new();
+        let device = place.open().unwrap();
+        put(&device, 1, 1);
+        device.flush().unwrap();
+        goes(&place);
+        put(&device, 2, 2);
+        device.flush().unwrap();
+        let reader = ObjectDevice::open_read_only(place.store("origin"), None, &options()).unwrap();
+        assert_eq!(read(&reader).unwrap()[1..3], [1, 2]);
+        assert!(!info(&*place.store("origin")).unwrap().writer.contains("with the journal"));
+    }
+}
+
 fn flip(path: &Path, at: u64) {
     let mut file = OpenOptions::new().write(true).open(path).unwrap();
     file.seek(SeekFrom::Start(at)).unwrap();
@@ -654,6 +679,51 @@ fn damage_before_the_last_flush_is_told_and_the_end_may_be_torn() {
         }
     }
     drop(device);
+}
+
+/// What goes on top of a state must follow it: neither an older copy of a journal fits, nor an older
+/// copy of the store.
+#[test]
+fn an_older_copy_of_a_journal_or_of_its_store_is_refused() {
+    let store = Away::new();
+    let (memory, recording) = (MemoryDevice::new("disk", 1 << 20), Recording::new());
+    let open = JournaledDevice::open_elsewhere;
+    let disk = Arc::new(recording.attach(&memory));
+    let device = open(Arc::clone(&store) as _, &forever(), disk).unwrap();
+    let mut copies = Vec::new();
+    for number in 1..4 {
+        let before = store.store.copy();
+        store.go(true);
+        put(&device, number, number);
+        device.flush().unwrap();
+        let journal = images_now(&recording);
+        copies.push((before, journal));
+        store.go(false);
+        device.wait_for_store().unwrap();
+    }
+    let clean = images_now(&recording);
+    for (of_store, (store, _)) in copies.iter().enumerate() {
+        for (of_journal, (_, journal)) in copies.iter().enumerate() {
+            let opened = open(Arc::new(store.copy()), &options(), Arc::new(journal.snapshot()));
+            // The next copy of the store has what the journal has.
+            let follows = (of_journal..of_journal + 2).contains(&of_store);
+            match opened {
+                Ok(device) if follows => {
+                    let image = read(&device).unwrap();
+                    let expected: Image = (0..=of_journal as u64 + 1).collect();
+                    assert_eq!(image[..expected.len()], expected);
+                }
+                Err(error @ ObjectsError::OlderCopy { .. }) if !follows => {
+                    assert!(error.to_string().contains("objects clone --journal disk"), "{error}");
+                }
+                other => panic!("store {of_store}, journal {of_journal}: {other:?}"),
+            }
+        }
+    }
+    // A journal that has nothing is none that is too old.
+    let newest = Arc::new(store.store.copy());
+    let device = open(newest, &options(), Arc::new(clean)).unwrap();
+    assert_eq!(read(&device).unwrap()[..4], [0, 1, 2, 3]);
 }
 
 /// A disk whose first flush waits for the test.
