@@ -21,9 +21,10 @@ use crate::head::{self, read_manifest};
 use crate::hold;
 use crate::id::ObjectId;
 
+use crate::journal::warn_of_what_is_left;
 use crate::manifest::{Manifest, Mark};
 use crate::options::Options;
-use crate::ownership::{Right, begin_with_a_copy, take_over, this_process};
+use crate::ownership::{Right, begin_with_a_copy, take_over, this_host, this_process};
 use crate::past::Past;
 use crate::pool::Pool;
 use crate::probe;
@@ -130,6 +131,9 @@ impl ObjectDevice {
             reading.hold_from(opened.number);
             (since, manifest) = (timer.now(), head::read(&*store)?);
             opened = chosen(&manifest)?;
+        }
+        if state.is_none() {
+            warn_of_what_is_left(&*store, &manifest, &this_host());
         }
         let read = reading.map(|reading| reading.note(opened.number, &manifest, since));
         let seen = Seen::compared(options, &*store, &manifest);

@@ -24,13 +24,18 @@ pub(crate) enum Right<'a> {
     Continuing(&'a Kept),
 }
 
-/// This process, as the writer of a device from `now` on.
-pub(crate) fn this_process(now: u64) -> Writing {
+/// The name of this machine.
+pub(crate) fn this_host() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim();
+    if host.is_empty() { "an unknown machine" } else { host }.to_owned()
+}
+
+/// This process, as the writer of a device from `now` on.
+pub(crate) fn this_process(now: u64) -> Writing {
     Writing {
         nonce: uuid::Uuid::new_v4().into_bytes(),
-        host: if host.is_empty() { "an unknown machine" } else { host }.to_owned(),
+        host: this_host(),
         pid: std::process::id(),
         journal: String::new(),
         journaled: None,

@@ -294,6 +294,27 @@ pub(crate) fn check_none_is_left(
     Ok(())
 }
 
+/// Warns a reader of a journal on this machine that has what the writer of `manifest` has written last.
+pub(crate) fn warn_of_what_is_left(store: &dyn Store, manifest: &Manifest, host: &str) {
+    let Writer { journal, host: before, is_done, .. } = &manifest.writer;
+    if *is_done || journal.is_empty() || before != host {
+        return;
+    }
+    let Ok(disk) = FileDevice::open(journal, Access::ReadOnly) else { return };
+    let Ok(Some(header)) = read_header(&disk) else { return };
+    let (start, chain) = (header.start, header.chain);
+    let is_of_it = header.uuid == manifest.uuid;
+    let first = Log::new(Arc::new(disk), header).record(start);
+    let has_more = first.is_ok_and(|it| it.is_some_and(|(record, _)| record.chain == chain));
+    if is_of_it && has_more {
+        tracing::warn!(
+            "{}: what was written last may be in the journal {journal} alone, and is not shown; a \
+             mount for writing with -o journal={journal} has it",
+            store.name()
+        );
+    }
+}
+
 /// Makes a file for the user alone where nothing is. Its name is durable then.
 fn prepare(path: &Path) -> io::Result<()> {
     let Some(folder) = path.parent() else { return Ok(()) };

@@ -56,7 +56,7 @@ use crate::states::State;
 use crate::store::Store;
 
 use apply::Applying;
-pub(crate) use kept::{Kept, check_none_is_left};
+pub(crate) use kept::{Kept, check_none_is_left, warn_of_what_is_left};
 use way::Shared;
 
 /// How long the thread waits for further flushes before the store gets one, if nothing else waits:
