@@ -146,7 +146,8 @@ impl Kept {
         read().map_err(|error| failed(&self.name, &error))
     }
 
-    /// Whether a record after `position`, which cannot be read, says that a flush there was durable.
+    /// Whether a record after `position`, which cannot be read, says that a flush there was
+    /// durable.
     fn has_more(&self, position: u64, limit: u64) -> Result<bool, DeviceError> {
         let mut at = position;
         let mut bytes = vec![0; STEP as usize];
@@ -223,8 +224,8 @@ impl Kept {
         })
     }
 
-    /// How much of it `manifest` has, which says what all flushes say. Fails if what the journal has
-    /// does not lead on from there: the store or the journal is an older copy.
+    /// How much of it `manifest` has, which says what all flushes say. Fails if what the journal
+    /// has does not lead on from there: the store or the journal is an older copy.
     pub(crate) fn stored_of(
         &self,
         store: &dyn Store,
@@ -294,7 +295,8 @@ pub(crate) fn check_none_is_left(
     Ok(())
 }
 
-/// Warns a reader of a journal on this machine that has what the writer of `manifest` has written last.
+/// Warns a reader of a journal on this machine that has what the writer of `manifest` has written
+/// last.
 pub(crate) fn warn_of_what_is_left(store: &dyn Store, manifest: &Manifest, host: &str) {
     let Writer { journal, host: before, is_done, .. } = &manifest.writer;
     if *is_done || journal.is_empty() || before != host {
