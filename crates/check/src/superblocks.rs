@@ -249,11 +249,26 @@ fn check_backup(context: &Context<'_>, number: usize, backup: &BackupRoot) {
         && context.is_aligned(backup.tree_root.get())
         && context.is_aligned(backup.chunk_root.get());
     let is_current = backup.tree_root_gen == superblock.generation;
-    let is_right =
-        backup.tree_root == superblock.root && backup.tree_root_level == superblock.root_level;
-    if !is_sane || (is_current && !is_right) {
+    let is_wrong =
+        is_current && !has_root(superblock, backup) && !is_before_the_last(superblock, number);
+    if !is_sane || is_wrong {
         let (generation, root) = (backup.tree_root_gen.get(), backup.tree_root.get());
         context.find(Location::FILE_SYSTEM, Damage::Backup { number, generation, root });
+    }
+}
+
+fn has_root(superblock: &Superblock, backup: &BackupRoot) -> bool {
+    backup.tree_root == superblock.root && backup.tree_root_level == superblock.root_level
+}
+
+/// Whether a backup is of the commit before the last one. It may have the root tree of the transaction
+/// that was running then, which has become the last one: the tree can have moved on in it since.
+fn is_before_the_last(superblock: &Superblock, number: usize) -> bool {
+    let next = &superblock.super_roots[(number + 1) % superblock.super_roots.len()];
+    let generation = superblock.generation.get();
+    match next.tree_root_gen.get() {
+        found if found == generation => has_root(superblock, next),
+        found => found == generation.saturating_add(1),
     }
 }
 

@@ -21,9 +21,10 @@ use crate::head::{self, read_manifest};
 use crate::hold;
 use crate::id::ObjectId;
 
+use crate::journal::warn_of_what_is_left;
 use crate::manifest::{Manifest, Mark};
 use crate::options::Options;
-use crate::ownership::{Right, begin_with_a_copy, take_over, this_process};
+use crate::ownership::{Right, begin_with_a_copy, take_over, this_host, this_process};
 use crate::past::Past;
 use crate::pool::Pool;
 use crate::probe;
@@ -130,6 +131,9 @@ impl ObjectDevice {
             reading.hold_from(opened.number);
             (since, manifest) = (timer.now(), head::read(&*store)?);
             opened = chosen(&manifest)?;
+        }
+        if state.is_none() {
+            warn_of_what_is_left(&*store, &manifest, &this_host());
         }
         let read = reading.map(|reading| reading.note(opened.number, &manifest, since));
         let seen = Seen::compared(options, &*store, &manifest);
@@ -296,6 +300,10 @@ impl ObjectDevice {
         if let Right::Continuing(kept) = right {
             let (before, _) = read_manifest(&*store)?;
             kept.check(&*store, &before)?;
+            if kept.is_dirty() {
+                // Before this opening ends the writing of anybody.
+                kept.stored_of(&*store, &head::read(&*store)?)?;
+            }
             kept.claim(&process.nonce, &before.writer)?;
             kept.name().clone_into(&mut process.journal);
         }
@@ -344,6 +352,13 @@ impl ObjectDevice {
     /// Says in the store that the writer has no journal any more.
     pub(crate) fn give_up_journal(&self) -> Result<(), ObjectsError> {
         self.writing()?.change(|manifest| manifest.writer.journal.clear())
+    }
+
+    /// See [`Writer::note_journaled`].
+    pub(crate) fn note_journaled(&self, chain: u64) {
+        if let Some(writer) = &self.writer {
+            writer.note_journaled(chain);
+        }
     }
 
     /// Repeats each request for so long only: another disk has what was flushed.

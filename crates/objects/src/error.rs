@@ -331,6 +331,26 @@ pub enum ObjectsError {
         state: u64,
     },
 
+    /// A journal does not lead on from what the store has.
+    #[error(
+        "{store}: the journal {journal} has {flushes} flushes ({bytes} bytes) that do not follow what \
+         is in the store, since one of the two is an older copy; they are not applied. 'larder objects \
+         clone --journal {journal}' makes a copy of state {state} that has them; remove the journal \
+         to give them up"
+    )]
+    OlderCopy {
+        /// The store's name.
+        store: String,
+        /// Where the journal is.
+        journal: String,
+        /// How many flushes it has.
+        flushes: u64,
+        /// How much that is.
+        bytes: u64,
+        /// The state that the flushes follow.
+        state: u64,
+    },
+
     /// A journal of this machine has what the store lacks.
     #[error(
         "{store}: the journal {journal} has what fsync made durable and the store may lack; mount it \
@@ -394,6 +414,7 @@ impl ObjectsError {
             Self::Journal { .. } => io::ErrorKind::Other,
             Self::InUse { .. }
             | Self::Superseded { .. }
+            | Self::OlderCopy { .. }
             | Self::JournalLeft { .. }
             | Self::NotClosed { .. }
             | Self::Needed { .. }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   magic 8, version, id, writer 16
-//!   1, the state, segments since the flush before, own content: deltas, length, packed content
+//!   1, the state, segments since the flush before, own content: deltas, length, packed content,
+//!      and in version 2 how much of a journal the state has
 //!   or 0, who has ended the writing of this epoch
 //!   checksum 4
 //! ```
@@ -27,7 +28,8 @@ use crate::states::State;
 use crate::store::{Problem, Store};
 
 const MAGIC: &[u8; 8] = b"LarderOF";
-const VERSION: u64 = 1;
+/// The version of those that say how much of a journal they have; others are of the one before.
+const VERSION: u64 = 2;
 
 /// The most content that a flush has itself, in bytes: it takes one chunk of the cache, and less.
 pub(crate) const MOST_CONTENT_BYTES: usize = 512 << 10;
@@ -53,6 +55,8 @@ pub(crate) struct Flush {
     /// What the flush's own content changed, after its segments.
     pub(crate) deltas: Vec<Delta>,
     pub(crate) content: Bytes,
+    /// How much of the writer's journal the state has, if there is one.
+    pub(crate) journaled: Option<u64>,
 }
 
 impl Next {
@@ -60,7 +64,8 @@ impl Next {
     pub(crate) fn encode(&self, id: ObjectId, writer: &[u8; 16]) -> Bytes {
         let mut to = Encoder::default();
         to.raw(MAGIC);
-        to.number(VERSION);
+        let is_journaled = matches!(self, Self::Flush(Flush { journaled: Some(_), .. }));
+        to.number(if is_journaled { VERSION } else { VERSION - 1 });
         to.number(id.raw());
         to.raw(writer);
         match self {
@@ -83,7 +88,8 @@ impl Next {
         }
         let mut from = Decoder::unsealed(bytes)?;
         from.raw(MAGIC.len())?;
-        if from.number()? != VERSION {
+        let version = from.number()?;
+        if !(VERSION - 1..=VERSION).contains(&version) {
             return Err(Malformed("a newer version of larder wrote it"));
         }
         if from.number()? != id.raw() {
@@ -92,7 +98,7 @@ impl Next {
         let writer = from.array()?;
         let next = match from.number()? {
             0 => Self::End { by: from.text()? },
-            _ => Self::Flush(Flush::decode(&mut from)?),
+            _ => Self::Flush(Flush::decode(&mut from, version == VERSION)?),
         };
         from.end()?;
         Ok((next, writer))
@@ -151,9 +157,12 @@ impl Flush {
                 to.bytes(&self.content);
             }
         }
+        if let Some(journaled) = self.journaled {
+            to.number(journaled);
+        }
     }
 
-    fn decode(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
+    fn decode(from: &mut Decoder<'_>, is_journaled: bool) -> Result<Self, Malformed> {
         let state = State { number: from.number()?, time: from.number()? };
         let segments = TailSegment::decode(from)?;
         let deltas = Delta::decode(from)?;
@@ -173,7 +182,8 @@ impl Flush {
         if content.len() != len || deltas.iter().any(|delta| ends(delta) > len as u64) {
             return Err(Malformed("its content is too short"));
         }
-        Ok(Self { state, segments, deltas, content: content.into() })
+        let journaled = if is_journaled { Some(from.number()?) } else { None };
+        Ok(Self { state, segments, deltas, content: content.into(), journaled })
     }
 }
 
@@ -214,6 +224,7 @@ mod tests {
             }],
             deltas: vec![delta(1 << 20, content.len() as u64, Some(0))],
             content: content.into(),
+            journaled: None,
         }
     }
 
@@ -222,15 +233,17 @@ mod tests {
         let id = ObjectId::of_flush(3, 9);
         let random = (0..4096_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         for content in [vec![1; 16384], random] {
-            let next = Next::Flush(flush(content));
-            let encoded = next.encode(id, &[4; 16]);
-            assert_eq!(Next::decode(&encoded, id).unwrap(), (next, [4; 16]));
-            assert!(Next::decode(&encoded, id.next()).is_err());
-            for at in [0, 9, encoded.len() / 2, encoded.len() - 1] {
-                let mut wrong = encoded.to_vec();
-                wrong[at] ^= 4;
-                assert!(Next::decode(&wrong, id).is_err(), "byte {at}");
-                assert!(Next::decode(&encoded[..at], id).is_err(), "{at} bytes");
+            for journaled in [None, Some(7), Some(u64::MAX)] {
+                let next = Next::Flush(Flush { journaled, ..flush(content.clone()) });
+                let encoded = next.encode(id, &[4; 16]);
+                assert_eq!(Next::decode(&encoded, id).unwrap(), (next, [4; 16]));
+                assert!(Next::decode(&encoded, id.next()).is_err());
+                for at in [0, 9, encoded.len() / 2, encoded.len() - 1] {
+                    let mut wrong = encoded.to_vec();
+                    wrong[at] ^= 4;
+                    assert!(Next::decode(&wrong, id).is_err(), "byte {at}");
+                    assert!(Next::decode(&encoded[..at], id).is_err(), "{at} bytes");
+                }
             }
         }
     }

@@ -28,6 +28,8 @@ pub(crate) struct Writer {
     pub(crate) pid: u32,
     /// Its journal on that machine, if it has one.
     pub(crate) journal: String,
+    /// How much of that the state has, if it is known.
+    pub(crate) journaled: Option<u64>,
     /// Since when, in seconds since 1970.
     pub(crate) since: u64,
     /// It has flushed everything and gone.
@@ -35,19 +37,26 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// The machine and the journal there in one text, as a manifest has them.
+    /// The machine, the journal there and how much of it in one text, as a manifest has them.
     fn place(&self) -> String {
-        let Self { host, journal, .. } = self;
-        if journal.is_empty() { host.clone() } else { format!("{host}\0{journal}") }
+        let Self { host, journal, journaled, .. } = self;
+        match journaled {
+            _ if journal.is_empty() => host.clone(),
+            None => format!("{host}\0{journal}"),
+            Some(journaled) => format!("{host}\0{journal}\0{journaled}"),
+        }
     }
 
-    /// The same with both apart.
+    /// The same with its parts apart.
     fn placed(self) -> Self {
-        match self.host.split_once('\0') {
-            Some((host, journal)) => {
-                Self { host: host.to_owned(), journal: journal.to_owned(), ..self }
-            }
-            None => self,
+        let mut parts = self.host.splitn(3, '\0').map(str::to_owned);
+        let (host, journal) = (parts.next(), parts.next());
+        let journaled = parts.next().and_then(|number| number.parse().ok());
+        Self {
+            host: host.unwrap_or_default(),
+            journal: journal.unwrap_or_default(),
+            journaled,
+            ..self
         }
     }
 }
@@ -185,7 +194,8 @@ impl Manifest {
 
     /// Adds the flush `next_flush`.
     pub(crate) fn append(&mut self, flush: Flush, len_bytes: u64) {
-        let Flush { state, segments, deltas, .. } = flush;
+        let Flush { state, segments, deltas, journaled, .. } = flush;
+        self.writer.journaled = journaled;
         let own = TailSegment { id: self.next_flush, len_bytes, born: state.number, deltas };
         self.tail.extend(segments);
         self.tail.push(own);
@@ -286,6 +296,7 @@ impl Manifest {
             nonce: from.array()?,
             host: from.text()?,
             journal: String::new(),
+            journaled: None,
             pid: from.small()?,
             since: from.number()?,
             is_done: from.number()? != 0,
@@ -377,6 +388,7 @@ mod tests {
                 host: "pantry".to_owned(),
                 pid: 77,
                 journal: "/ssd/journal".to_owned(),
+                journaled: Some(u64::MAX),
                 since: 1_000_000,
                 is_done: false,
             },
@@ -400,7 +412,13 @@ mod tests {
 
     #[test]
     fn a_manifest_is_read_as_it_was_written() {
-        assert_eq!(Manifest::decode(&manifest().encode()).unwrap(), manifest());
+        let whole = manifest();
+        let with = |writer: Writer| Manifest { writer, ..whole.clone() };
+        let unknown = with(Writer { journaled: None, ..whole.writer.clone() });
+        let without = with(Writer { journal: String::new(), ..unknown.writer.clone() });
+        for manifest in [whole.clone(), unknown, without] {
+            assert_eq!(Manifest::decode(&manifest.encode()).unwrap(), manifest);
+        }
     }
 
     #[test]

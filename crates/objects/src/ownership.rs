@@ -24,15 +24,21 @@ pub(crate) enum Right<'a> {
     Continuing(&'a Kept),
 }
 
-/// This process, as the writer of a device from `now` on.
-pub(crate) fn this_process(now: u64) -> Writing {
+/// The name of this machine.
+pub(crate) fn this_host() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim();
+    if host.is_empty() { "an unknown machine" } else { host }.to_owned()
+}
+
+/// This process, as the writer of a device from `now` on.
+pub(crate) fn this_process(now: u64) -> Writing {
     Writing {
         nonce: uuid::Uuid::new_v4().into_bytes(),
-        host: if host.is_empty() { "an unknown machine" } else { host }.to_owned(),
+        host: this_host(),
         pid: std::process::id(),
         journal: String::new(),
+        journaled: None,
         since: now,
         is_done: false,
     }
@@ -65,12 +71,16 @@ pub(crate) fn take_over(
                 continue;
             }
         }
+        let journaled = match right {
+            Right::Continuing(kept) => kept.stored_of(store, &manifest)?,
+            Right::ToAny | Right::ToClosed => None,
+        };
         manifest.epoch = manifest.epoch.checked_add(1).ok_or_else(|| {
             ObjectsError::damaged(store, manifest::NAME, &"it was opened too often")
         })?;
         manifest.number += 1;
         manifest.next_flush = ObjectId::first_flush(manifest.epoch);
-        manifest.writer = writer.clone();
+        manifest.writer = Writing { journaled, ..writer.clone() };
         match found.replaced(store, &manifest) {
             Err(error) if error.problem == Problem::Condition && attempt < MOST_ATTEMPTS => {}
             Err(error) => return Err(error.into()),

@@ -9,11 +9,14 @@ use std::sync::{Arc, Mutex};
 
 use larder_check::{Kind, Options, Phase, Progress, Report, Stopped};
 use larder_device::{Access, Device, FileDevice};
+use larder_format::Superblock;
+use larder_format::superblock::{OFFSETS, SUPERBLOCK_SIZE};
 use larder_testkit::{
     Content, Feature, ImageSpec, KernelImage, KernelMount, Profile, Scratch, SpaceCache,
     clone_range, command, matrix,
 };
 use larder_volume::{OpenOptions, Volume};
+use zerocopy::FromBytes;
 
 /// Opens image files, also when some are missing.
 fn open(files: &[PathBuf]) -> Volume {
@@ -48,6 +51,35 @@ fn check_matrix(part: usize, parts: usize) {
         let statistics = &report.statistics;
         assert!(statistics.verified_bytes >= statistics.checksummed_bytes, "{name}:\n{report}");
     }
+}
+
+/// The kernel notes the root tree of a commit when the next transaction runs already. That is the last
+/// one then, and has changed the tree again before it ended.
+#[test]
+fn a_backup_root_may_be_of_the_transaction_that_followed() {
+    let image = KernelImage::empty(&ImageSpec::new("early-backup").node_size(4096));
+    let mount = image.mount("noatime");
+    for number in 0..6 {
+        std::fs::write(mount.path().join("bread"), [number; 5000]).expect("writes");
+        command::run("sync", ["-f".as_ref(), mount.path().as_os_str()]).expect("commits");
+    }
+    drop(mount);
+    let file = &image.devices()[0];
+    let device = FileDevice::open(file, Access::ReadWrite).expect("opens");
+    let mut bytes = vec![0; SUPERBLOCK_SIZE];
+    device.read_at(&mut bytes, OFFSETS[0].0).expect("reads");
+    let superblock = Superblock::mut_from_bytes(&mut bytes).expect("has its size");
+    let generation = superblock.generation;
+    let mut backups = superblock.super_roots.iter();
+    let last = backups.position(|it| it.tree_root_gen == generation).expect("it is noted");
+    let before = (last + superblock.super_roots.len() - 1) % superblock.super_roots.len();
+    assert!(superblock.super_roots[before].tree_root != superblock.root);
+    superblock.super_roots[before].tree_root_gen = generation;
+    superblock.update_checksum();
+    device.write_at(&bytes, OFFSETS[0].0).expect("writes");
+    drop(device);
+    let report = check(image.devices());
+    assert_eq!(report.count_of(Kind::BackupRoot), 0, "{report}");
 }
 
 #[test]

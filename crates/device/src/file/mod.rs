@@ -163,6 +163,20 @@ impl FileDevice {
         self.is_block
     }
 
+    /// Whether `path` leads to it, and a file still has its length: nobody has removed, replaced or cut
+    /// what the next opening would find.
+    pub fn is_at(&self, path: &Path) -> bool {
+        let (Ok(here), there) = (self.file.metadata(), path.metadata()) else { return true };
+        match there {
+            Ok(there) => {
+                let has_its_length = self.is_block || there.len() == self.len_bytes();
+                Identity::of(&here) == Identity::of(&there) && has_its_length
+            }
+            // What cannot be looked up may be there.
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
+    }
+
     /// Another descriptor of the open file, for programs that read or write it by other means. The
     /// lock ends when the last one is closed.
     pub fn file(&self) -> io::Result<File> {

@@ -118,6 +118,7 @@ impl<'a> Applier<'a> {
         let (record, content, next) =
             found.ok_or_else(|| unreadable("the checksum of a record is wrong"))?;
         let Record { kind, start, len, .. } = record;
+        shared.inner.note_journaled(next);
         let applied = match kind {
             Kind::Write => shared.inner.write_at(&content, start),
             Kind::Discard => shared.inner.discard(start, len),

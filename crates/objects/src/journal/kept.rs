@@ -58,7 +58,10 @@ impl Kept {
             let why = "it is too small for a journal, which takes 16 MiB at least";
             return Err(refused(disk.name(), Malformed(why)));
         }
-        Self::on(Arc::new(disk), uuid)
+        let disk = Arc::new(disk);
+        let mut kept = Self::on(Arc::clone(&disk) as _, uuid)?;
+        kept.log.expect_at(disk, path);
+        Ok(kept)
     }
 
     /// Opens the journal at `path`, which is there, to look at it.
@@ -143,7 +146,8 @@ impl Kept {
         read().map_err(|error| failed(&self.name, &error))
     }
 
-    /// Whether a record after `position`, which cannot be read, says that it was durable.
+    /// Whether a record after `position`, which cannot be read, says that a flush there was
+    /// durable.
     fn has_more(&self, position: u64, limit: u64) -> Result<bool, DeviceError> {
         let mut at = position;
         let mut bytes = vec![0; STEP as usize];
@@ -153,7 +157,7 @@ impl Kept {
             self.log.read(bytes, at)?;
             for (unit, found) in bytes.chunks(UNIT as usize).zip((at..).step_by(UNIT as usize)) {
                 let record = Record::decode(unit, found);
-                if record.is_some_and(|(record, _)| record.synced > position) {
+                if record.is_some_and(|(record, _)| record.durable > position) {
                     return Ok(true);
                 }
             }
@@ -220,6 +224,31 @@ impl Kept {
         })
     }
 
+    /// How much of it `manifest` has, which says what all flushes say. Fails if what the journal
+    /// has does not lead on from there: the store or the journal is an older copy.
+    pub(crate) fn stored_of(
+        &self,
+        store: &dyn Store,
+        manifest: &Manifest,
+    ) -> Result<Option<u64>, ObjectsError> {
+        if !self.is_dirty() {
+            return Ok(Some(self.chain));
+        }
+        let leads_on =
+            |stored| stored == self.chain || self.records.iter().any(|it| it.chain == stored);
+        let stored = manifest.writer.journaled;
+        if stored.is_none_or(leads_on) {
+            return Ok(stored);
+        }
+        Err(ObjectsError::OlderCopy {
+            store: store.name().to_owned(),
+            journal: self.name.clone(),
+            flushes: self.flushes,
+            bytes: self.bytes(),
+            state: self.state(),
+        })
+    }
+
     /// Forgets what it has if `writer` has given it up: the store has that.
     pub(super) fn forget_if_given_up(&mut self, writer: &Writer) -> Result<(), ObjectsError> {
         if !writer.journal.is_empty() || !self.log.header().claims.contains(&writer.nonce) {
@@ -264,6 +293,28 @@ pub(crate) fn check_none_is_left(
         return Err(ObjectsError::JournalLeft { store, journal });
     }
     Ok(())
+}
+
+/// Warns a reader of a journal on this machine that has what the writer of `manifest` has written
+/// last.
+pub(crate) fn warn_of_what_is_left(store: &dyn Store, manifest: &Manifest, host: &str) {
+    let Writer { journal, host: before, is_done, .. } = &manifest.writer;
+    if *is_done || journal.is_empty() || before != host {
+        return;
+    }
+    let Ok(disk) = FileDevice::open(journal, Access::ReadOnly) else { return };
+    let Ok(Some(header)) = read_header(&disk) else { return };
+    let (start, chain) = (header.start, header.chain);
+    let is_of_it = header.uuid == manifest.uuid;
+    let first = Log::new(Arc::new(disk), header).record(start);
+    let has_more = first.is_ok_and(|it| it.is_some_and(|(record, _)| record.chain == chain));
+    if is_of_it && has_more {
+        tracing::warn!(
+            "{}: what was written last may be in the journal {journal} alone, and is not shown; a \
+             mount for writing with -o journal={journal} has it",
+            store.name()
+        );
+    }
 }
 
 /// Makes a file for the user alone where nothing is. Its name is durable then.

@@ -1,9 +1,10 @@
 //! The disk of a journal: two headers, and records in a ring.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use larder_device::{Device, DeviceError};
+use larder_device::{Device, DeviceError, FileDevice, Operation};
 use parking_lot::Mutex;
 
 use super::header::{BLOCK, Header, RECORDS};
@@ -15,12 +16,19 @@ pub(super) struct Log {
     disk: Arc<dyn Device>,
     area: u64,
     header: Mutex<Header>,
+    /// The disk's file, and where the next process looks for it.
+    file: Option<(Arc<FileDevice>, PathBuf)>,
 }
 
 impl Log {
     /// The journal with the header `header`, which `disk` has or will have.
     pub(super) fn new(disk: Arc<dyn Device>, header: Header) -> Self {
-        Self { disk, area: header.area, header: Mutex::new(header) }
+        Self { disk, area: header.area, header: Mutex::new(header), file: None }
+    }
+
+    /// From now on records are durable only as long as `file`, which is the disk, lies at `path`.
+    pub(super) fn expect_at(&mut self, file: Arc<FileDevice>, path: PathBuf) {
+        self.file = Some((file, path));
     }
 
     /// How much room records have on a disk of `len_bytes`.
@@ -87,7 +95,15 @@ impl Log {
 
     /// Makes all records that were written durable.
     pub(super) fn sync(&self) -> Result<(), DeviceError> {
-        self.disk.flush()
+        self.disk.flush()?;
+        match &self.file {
+            Some((file, path)) if !file.is_at(path) => {
+                let gone = "somebody has removed, replaced or cut its file";
+                let gone = io::Error::new(io::ErrorKind::NotFound, gone);
+                Err(DeviceError::io(&*self.disk, Operation::Flush, 0, 0, gone))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Changes the header, durably.

@@ -23,6 +23,10 @@
 //!   it has this journal. Each writer is noted in the header before it asks the store to be the
 //!   next. So nothing goes on top of what another writer has written, and what is not used stays
 //!   in the file.
+//! - Records go only on top of a state that they lead on from. Each flush in the store, and the
+//!   manifest, says how much of the journal its state has: a chain that the journal must have. So
+//!   an older copy of the journal is refused, and so is an older copy of the store.
+//! - A flush is durable only if the next process finds the disk where this one did.
 //! - Without a journal ([`Way::Through`]) all that a flush waits for is in the store. Before that
 //!   begins the header has no records; if the disk cannot say so, the manifest says that the writer
 //!   has no journal any more.
@@ -56,7 +60,7 @@ use crate::states::State;
 use crate::store::Store;
 
 use apply::Applying;
-pub(crate) use kept::{Kept, check_none_is_left};
+pub(crate) use kept::{Kept, check_none_is_left, warn_of_what_is_left};
 use way::Shared;
 
 /// How long the thread waits for further flushes before the store gets one, if nothing else waits:

@@ -1,7 +1,7 @@
 //! One record of a journal: a change of the device, or the end of a flush.
 //!
 //! ```text
-//!   magic 8, position 8, chain 8, kind 8, start 8, length 8, synced 8, checksum of content 8,
+//!   magic 8, position 8, chain 8, kind 8, start 8, length 8, durable 8, checksum of content 8,
 //!   checksum of all that 8; zeros up to 512 bytes; content; zeros up to a multiple of 512 bytes
 //! ```
 //! `chain` is the checksum of the record before: what an earlier process left behind does not
@@ -45,8 +45,9 @@ pub(super) struct Record {
     /// The range of the device that it changes.
     pub(super) start: u64,
     pub(super) len: u64,
-    /// All records before this position were durable when this one was written.
-    pub(super) synced: u64,
+    /// The end of the last flush that was durable when this one was written: whatever came after that
+    /// may be missing, and a later process may have written something else in its place.
+    pub(super) durable: u64,
     pub(super) content: u64,
 }
 
@@ -72,9 +73,9 @@ impl Record {
     /// Its first unit, and the chain for the next record.
     pub(super) fn encode(&self) -> ([u8; UNIT as usize], u64) {
         let kind = Kind::ALL.iter().position(|kind| *kind == self.kind).unwrap_or(0) as u64;
-        let Self { position, chain, start, len, synced, content, .. } = *self;
+        let Self { position, chain, start, len, durable, content, .. } = *self;
         let mut unit = [0; UNIT as usize];
-        let numbers = [MAGIC, position, chain, kind, start, len, synced, content];
+        let numbers = [MAGIC, position, chain, kind, start, len, durable, content];
         for (into, number) in unit.chunks_exact_mut(8).zip(numbers) {
             into.copy_from_slice(&number.to_le_bytes());
         }
@@ -92,12 +93,12 @@ impl Record {
         let mut next = || numbers.next();
         let is_record = next()? == MAGIC && next()? == position;
         let (chain, kind) = (next()?, *Kind::ALL.get(usize::try_from(next()?).ok()?)?);
-        let (start, len, synced, content) = (next()?, next()?, next()?, next()?);
+        let (start, len, durable, content) = (next()?, next()?, next()?, next()?);
         let is_whole = next()? == xxh64(unit.get(..(NUMBERS - 1) * 8)?, 0);
         let is_sensible = start.checked_add(len).is_some()
             && (kind != Kind::Write || len <= MOST_CONTENT as u64)
             && (kind != Kind::Rest || (len > 0 && len % UNIT == 0));
-        let record = Self { position, chain, kind, start, len, synced, content };
+        let record = Self { position, chain, kind, start, len, durable, content };
         let checksum = xxh64(&unit[..(NUMBERS - 1) * 8], 0);
         (is_record && is_whole && is_sensible).then_some((record, checksum))
     }
@@ -130,7 +131,7 @@ mod tests {
                 kind,
                 start: 4096,
                 len: 8192,
-                synced: 512,
+                durable: 512,
                 content: 5,
             };
             let (unit, chain) = record.encode();

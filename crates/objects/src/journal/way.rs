@@ -69,8 +69,6 @@ pub(super) struct Ends {
     flushed: u64,
     end: u64,
     chain: u64,
-    /// The records before it are durable.
-    synced: u64,
     /// Ends of flushes, and when the first write before each was made.
     ages: VecDeque<(u64, Duration)>,
     /// When the first write after the last flush was made.
@@ -109,7 +107,6 @@ impl Shared {
             flushed: end,
             end,
             chain,
-            synced: end,
             ages: ages.into_iter().collect(),
             written: None,
             hurried: 0,
@@ -284,7 +281,6 @@ impl Shared {
             self.log.sync()?;
             *synced = written;
             let mut ends = self.ends.lock();
-            ends.synced = written;
             ends.durable = ends.durable.max(flushed);
             drop(ends);
             self.changed.notify_all();
@@ -327,8 +323,9 @@ impl Shared {
         if ends.broken.is_some() || ends.end + rest + needed > ends.start + self.log.area() {
             return Err(NoRoom);
         }
-        let Ends { chain, synced, end: position, .. } = *ends;
-        let mut record = Record { position, chain, kind, start: range.start, len, synced, content };
+        let Ends { chain, durable, end: position, .. } = *ends;
+        let mut record =
+            Record { position, chain, kind, start: range.start, len, durable, content };
         if rest > 0 {
             let padding = Record { kind: Kind::Rest, start: 0, len: rest, content: 0, ..record };
             record.chain = self.put(ends, &padding, &[])?;

@@ -5,6 +5,9 @@
 //!   of temporaries, locked. The system unlocks it when it ends the writer.
 //! - A replacement compares the content and renames the new file over it while it holds the lock
 //!   that all processes take.
+//! - A call succeeds only if its path leads to the directory that was there first. Otherwise the
+//!   disk is not mounted any more, or somebody has moved the directory: the store does not answer
+//!   until it is back. Nothing goes into another directory meanwhile.
 //! - A version is a digest of all content: no two contents have the same.
 
 use std::ffi::OsStr;
@@ -12,10 +15,11 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Once;
+use std::sync::{Once, OnceLock};
 use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
+use larder_platform::FileId;
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
@@ -35,6 +39,8 @@ const LOCK: &str = ".lock";
 pub struct Directory {
     root: PathBuf,
     name: String,
+    /// The directory, since a call has found or made it.
+    id: OnceLock<FileId>,
     /// The first write removes what killed writers have left.
     cleaned: Once,
 }
@@ -44,7 +50,28 @@ impl Directory {
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
         let shown = root.display().to_string();
-        Self { name: format!("file://{}", shown.trim_end_matches('/')), root, cleaned: Once::new() }
+        let name = format!("file://{}", shown.trim_end_matches('/'));
+        Self { name, root, id: OnceLock::new(), cleaned: Once::new() }
+    }
+
+    /// Whether the directory is the one that was there first, if one was.
+    fn is_there(&self) -> io::Result<bool> {
+        match FileId::of(&self.root) {
+            Ok(id) => Ok(*self.id.get_or_init(|| id.clone()) == id),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(self.id.get().is_none()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a call, whose result counts if the directory is there afterwards.
+    fn call<T>(&self, name: &str, call: impl FnOnce() -> io::Result<T>) -> Result<T, StoreError> {
+        let result = call();
+        if self.is_there().map_err(|error| self.failed(name, error))? {
+            result.map_err(|error| self.failed(name, error))
+        } else {
+            let why = "its directory has gone, or is another one now: is its disk mounted?";
+            Err(StoreError::new(Problem::Temporary, &self.name, name, why))
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -99,6 +126,9 @@ impl Directory {
 
     /// Writes a file that will have the name `path`.
     fn write(&self, path: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
+        if !self.is_there()? {
+            return Err(ErrorKind::NotFound.into());
+        }
         let temporaries = self.path(TEMPORARIES);
         create_directories(&temporaries)?;
         create_directories(path.parent().expect("a file is in a directory"))?;
@@ -161,15 +191,15 @@ impl Store for Directory {
     }
 
     fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-        self.read(name, range).map(Bytes::from).map_err(|error| self.failed(name, error))
+        self.call(name, || self.read(name, range)).map(Bytes::from)
     }
 
     fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
-        self.read_whole(name).map_err(|error| self.failed(name, error))
+        self.call(name, || self.read_whole(name))
     }
 
     fn try_create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
-        self.create_file(name, &content).map_err(|error| self.failed(name, error))
+        self.call(name, || self.create_file(name, &content))
     }
 
     fn try_replace(
@@ -178,24 +208,23 @@ impl Store for Directory {
         content: Bytes,
         version: &Version,
     ) -> Result<Version, StoreError> {
-        match self.replace_file(name, &content, version) {
-            Ok(true) => Ok(version_of(&content)),
-            Ok(false) => Err(self.changed(name)),
-            Err(error) => Err(self.failed(name, error)),
+        if self.call(name, || self.replace_file(name, &content, version))? {
+            Ok(version_of(&content))
+        } else {
+            Err(self.changed(name))
         }
     }
 
     fn delete(&self, name: &str) -> Result<(), StoreError> {
-        match fs::remove_file(self.path(name)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(self.failed(name, error)),
+        self.call(name, || match fs::remove_file(self.path(name)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => Ok(()),
-        }
+        })
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
         let mut found = Vec::new();
-        self.list_below(&self.path(prefix), &mut found)
-            .map_err(|error| self.failed(prefix, error))?;
+        self.call(prefix, || self.list_below(&self.path(prefix), &mut found))?;
         Ok(found)
     }
 }
@@ -281,6 +310,43 @@ mod tests {
         assert!(!left.exists() && used.path().exists());
         assert_eq!(temporaries.read_dir().unwrap().count(), 1);
         assert_eq!(store.list("").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_directory_that_goes_does_not_answer_and_no_other_takes_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, away) = (folder.path().join("pantry"), folder.path().join("away"));
+        let store = Directory::new(&root);
+        let (bread, butter) = (Bytes::from_static(b"bread"), Bytes::from_static(b"butter"));
+        store.try_create("manifest", bread.clone()).unwrap();
+        let version = store.get_versioned("manifest").unwrap().version;
+        fs::rename(&root, &away).unwrap();
+        let assert_waits = || {
+            let results = [
+                store.try_create("maps/1", butter.clone()),
+                store.try_replace("manifest", butter.clone(), &version).map(drop),
+                store.get("manifest", 0..5).map(drop),
+                store.get_versioned("manifest").map(drop),
+                store.list("").map(drop),
+                store.delete("manifest"),
+            ];
+            for result in results {
+                let error = result.unwrap_err();
+                assert_eq!(error.problem, Problem::Temporary, "{error}");
+                assert!(error.to_string().contains("is its disk mounted?"), "{error}");
+            }
+        };
+        assert_waits();
+        assert!(!root.exists());
+        // A place where a disk was mounted is an empty directory.
+        fs::create_dir(&root).unwrap();
+        assert_waits();
+        assert_eq!(root.read_dir().unwrap().count(), 0);
+        fs::remove_dir(&root).unwrap();
+
+        fs::rename(&away, &root).unwrap();
+        assert_eq!(store.get_versioned("manifest").unwrap().content, bread);
+        store.try_create("maps/1", butter).unwrap();
     }
 
     #[test]

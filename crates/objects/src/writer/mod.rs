@@ -236,6 +236,11 @@ impl Writer {
         }
     }
 
+    /// What is written next is in the journal, before the record that continues `chain`.
+    pub(crate) fn note_journaled(&self, chain: u64) {
+        *self.shared.journaled.lock() = Some(chain);
+    }
+
     /// Repeats each request for so long only.
     pub(crate) fn have_patience_for(&self, time: Duration) {
         self.shared.patience.shorten(time);
@@ -353,6 +358,7 @@ impl Writer {
             segments: segments.collect(),
             content: own.as_ref().map(Closed::copy).unwrap_or_default(),
             deltas: own.map(|own| own.deltas).unwrap_or_default(),
+            journaled: *self.shared.journaled.lock(),
         };
         let id = commit.manifest.next_flush;
         self.shared.append(commit, flush)?;

@@ -25,6 +25,8 @@ pub(super) struct Shared {
     pub(super) uploaded: Condvar,
     pub(super) failure: OnceLock<String>,
     pub(super) patience: Patience,
+    /// How much of its journal it was given, if it has one.
+    pub(super) journaled: Mutex<Option<u64>>,
     /// What the manifest says of its writer.
     nonce: [u8; 16],
     epoch: u32,
@@ -42,6 +44,7 @@ impl Shared {
             uploaded: Condvar::new(),
             failure: OnceLock::new(),
             patience,
+            journaled: Mutex::new(manifest.writer.journaled),
             nonce: manifest.writer.nonce,
             epoch: manifest.epoch,
         }

@@ -2,7 +2,7 @@
 //! never goes on top of what another writer has written.
 
 use std::fs::{self, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{IoSlice, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use larder_device::{Device, MemoryDevice, Operation};
+use larder_device::{Device, DeviceError, MemoryDevice, Operation};
 use larder_objects::{
     Address, Beside, Directory, JournalOptions, JournaledDevice, Layer, ObjectDevice, ObjectsError,
     Options, Policy, Problem, Store, StoreError, add_journal, clone, info,
 };
-use larder_test_devices::{Fault, FaultDevice, Recording, Survival};
+use larder_test_devices::{Fault, FaultDevice, Recording, RecordingDevice, Survival};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -26,7 +26,7 @@ const BLOCKS: u64 = 24;
 
 type Image = Vec<u64>;
 
-fn read(device: &dyn Device) -> Result<Image, larder_device::DeviceError> {
+fn read(device: &dyn Device) -> Result<Image, DeviceError> {
     let block = |block| {
         let mut bytes = [0; BLOCK_BYTES as usize];
         device.read_at(&mut bytes, block * BLOCK_BYTES)?;
@@ -618,6 +618,31 @@ fn another_writers_state_gets_nothing_of_a_journal_and_a_clone_does() {
     assert_eq!(read(&reader).unwrap()[1], 1);
 }
 
+/// What is in a file that nobody finds is not durable.
+#[test]
+fn a_journal_whose_file_goes_promises_nothing_more() {
+    let moved = |place: &Place| fs::rename(place.journal(), place.folder.path().join("x")).unwrap();
+    let removed = |place: &Place| fs::remove_file(place.journal()).unwrap();
+    let replaced = |place: &Place| {
+        let path = place.journal();
+        fs::copy(&path, place.folder.path().join("copy")).unwrap();
+        fs::rename(place.folder.path().join("copy"), path).unwrap();
+    };
+    let lost = |place: &Place| fs::rename(place.journals(), place.folder.path().join("y")).unwrap();
+    for goes in [&moved as &dyn Fn(&Place), &removed, &replaced, &lost] {
+        let place = Place::new();
+        let device = place.open().unwrap();
+        put(&device, 1, 1);
+        device.flush().unwrap();
+        goes(&place);
+        put(&device, 2, 2);
+        device.flush().unwrap();
+        let reader = ObjectDevice::open_read_only(place.store("origin"), None, &options()).unwrap();
+        assert_eq!(read(&reader).unwrap()[1..3], [1, 2]);
+        assert!(!info(&*place.store("origin")).unwrap().writer.contains("with the journal"));
+    }
+}
+
 fn flip(path: &Path, at: u64) {
     let mut file = OpenOptions::new().write(true).open(path).unwrap();
     file.seek(SeekFrom::Start(at)).unwrap();
@@ -654,6 +679,157 @@ fn damage_before_the_last_flush_is_told_and_the_end_may_be_torn() {
         }
     }
     drop(device);
+}
+
+/// What goes on top of a state must follow it: neither an older copy of a journal fits, nor an older
+/// copy of the store.
+#[test]
+fn an_older_copy_of_a_journal_or_of_its_store_is_refused() {
+    let store = Away::new();
+    let (memory, recording) = (MemoryDevice::new("disk", 1 << 20), Recording::new());
+    let open = JournaledDevice::open_elsewhere;
+    let disk = Arc::new(recording.attach(&memory));
+    let device = open(Arc::clone(&store) as _, &forever(), disk).unwrap();
+    let mut copies = Vec::new();
+    for number in 1..4 {
+        let before = store.store.copy();
+        store.go(true);
+        put(&device, number, number);
+        device.flush().unwrap();
+        let journal = images_now(&recording);
+        copies.push((before, journal));
+        store.go(false);
+        device.wait_for_store().unwrap();
+    }
+    let clean = images_now(&recording);
+    for (of_store, (store, _)) in copies.iter().enumerate() {
+        for (of_journal, (_, journal)) in copies.iter().enumerate() {
+            let opened = open(Arc::new(store.copy()), &options(), Arc::new(journal.snapshot()));
+            // The next copy of the store has what the journal has.
+            let follows = (of_journal..of_journal + 2).contains(&of_store);
+            match opened {
+                Ok(device) if follows => {
+                    let image = read(&device).unwrap();
+                    let expected: Image = (0..=of_journal as u64 + 1).collect();
+                    assert_eq!(image[..expected.len()], expected);
+                }
+                Err(error @ ObjectsError::OlderCopy { .. }) if !follows => {
+                    assert!(error.to_string().contains("objects clone --journal disk"), "{error}");
+                }
+                other => panic!("store {of_store}, journal {of_journal}: {other:?}"),
+            }
+        }
+    }
+    // A journal that has nothing is none that is too old.
+    let newest = Arc::new(store.store.copy());
+    let device = open(newest, &options(), Arc::new(clean)).unwrap();
+    assert_eq!(read(&device).unwrap()[..4], [0, 1, 2, 3]);
+}
+
+/// A disk whose first flush waits for the test.
+#[derive(Debug)]
+struct Slow {
+    disk: RecordingDevice,
+    writes: AtomicU64,
+    is_flushing: AtomicBool,
+    may_go_on: AtomicBool,
+}
+
+impl Device for Slow {
+    fn name(&self) -> &str {
+        self.disk.name()
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.disk.len_bytes()
+    }
+
+    fn is_writable(&self) -> bool {
+        true
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), DeviceError> {
+        self.disk.read_at(buf, offset)
+    }
+
+    fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<(), DeviceError> {
+        self.writes.fetch_add(1, Ordering::SeqCst);
+        self.disk.write_vectored_at(bufs, offset)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.is_flushing.store(true, Ordering::SeqCst);
+        while !self.may_go_on.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        self.disk.flush()
+    }
+
+    fn discard(&self, offset: u64, len_bytes: u64) -> Result<(), DeviceError> {
+        self.disk.discard(offset, len_bytes)
+    }
+
+    fn readahead(&self, _: u64, _: u64) {}
+}
+
+/// A flush of the disk makes more durable than flushes of the device have promised. A later process
+/// writes in the place of that, and what is left after it promises nothing.
+#[test]
+fn what_an_earlier_process_left_after_its_last_flush_is_no_damage() {
+    let store = Away::new();
+    let (memory, recording) = (MemoryDevice::new("disk", 1 << 20), Recording::new());
+    let disk = Arc::new(Slow {
+        disk: recording.attach(&memory),
+        writes: AtomicU64::new(0),
+        is_flushing: AtomicBool::new(false),
+        may_go_on: AtomicBool::new(true),
+    });
+    let open = JournaledDevice::open_elsewhere;
+    let device = open(Arc::clone(&store) as _, &forever(), Arc::clone(&disk) as _).unwrap();
+    store.go(true);
+    disk.is_flushing.store(false, Ordering::SeqCst);
+    disk.may_go_on.store(false, Ordering::SeqCst);
+    let before = disk.writes.load(Ordering::SeqCst);
+    let wait_until = |is_true: &dyn Fn() -> bool| {
+        while !is_true() {
+            thread::yield_now();
+        }
+    };
+    thread::scope(|scope| {
+        put(&device, 1, 1);
+        scope.spawn(|| device.flush().unwrap());
+        wait_until(&|| disk.is_flushing.load(Ordering::SeqCst));
+        // The next flush waits for that one, and takes along what comes meanwhile.
+        put(&device, 2, 2);
+        scope.spawn(|| device.flush().unwrap());
+        wait_until(&|| disk.writes.load(Ordering::SeqCst) == before + 4);
+        put(&device, 3, 3);
+        disk.may_go_on.store(true, Ordering::SeqCst);
+    });
+    put(&device, 4, 4);
+    let left = images_now(&recording);
+    let before = store.store.copy();
+    store.go(false);
+    drop(device);
+
+    let recording = Recording::new();
+    let disk = Arc::new(recording.attach(&left));
+    let store = Arc::new(before);
+    let device = open(Arc::clone(&store) as _, &options(), disk).unwrap();
+    assert_eq!(read(&device).unwrap()[1..5], [1, 2, 0, 0]);
+    device.discard(0, BLOCK_BYTES).unwrap();
+    let left = images_now(&recording);
+    let before = store.copy();
+    drop(device);
+    let device = open(Arc::new(before), &options(), Arc::new(left)).unwrap();
+    assert_eq!(read(&device).unwrap()[1..3], [1, 2]);
+}
+
+/// What the disk has.
+fn images_now(recording: &Recording) -> MemoryDevice {
+    let mut replay = recording.replay();
+    replay.advance_to(usize::MAX);
+    replay.images().remove(0)
 }
 
 #[test]

@@ -203,6 +203,10 @@ fn what_fsync_put_into_a_journal_outlives_the_daemon_and_an_outage() {
         let output = bucket.larder().args(["objects", "rollback", &format!("{url}@0")]).output();
         let said = String::from_utf8(output.unwrap().stderr).unwrap();
         assert!(said.contains("mount it with -o journal=/"), "{said}");
+        // Readers are told what they do not see.
+        let output = bucket.larder().arg("ls").arg(format!("{url}:/")).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("may be in the journal /"), "{said}");
         mounted.serve(&options);
         for file in 0..files {
             let found = fs::read(mounted.join(file.to_string())).unwrap();
