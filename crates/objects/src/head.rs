@@ -144,6 +144,19 @@ pub(crate) fn read_manifest(store: &dyn Store) -> Result<(Manifest, Found), Obje
     })
 }
 
+/// Makes sure that a rebuilding would know what the manifest in the store says: its writer may have
+/// made no copy.
+pub(crate) fn copy(store: &dyn Store) -> Result<(), ObjectsError> {
+    match read_manifest(store) {
+        // Its copy is what everybody reads.
+        Err(ObjectsError::Damaged { .. }) => Ok(()),
+        result => {
+            let (manifest, found) = result?;
+            Ok(copies::make(store, &manifest, &found.content)?)
+        }
+    }
+}
+
 fn missing(store: &dyn Store) -> ObjectsError {
     let name = store.name().to_owned();
     if copies::are_there(store) {
