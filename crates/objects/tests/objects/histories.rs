@@ -689,7 +689,7 @@ fn assert_all_end_well(
 
 #[test]
 fn every_history_ends_with_a_state_that_a_flush_made() {
-    assert_all_end_well(Duration::from_secs(120), Way::Straight, MemoryStore::default, || None);
+    assert_all_end_well(Duration::from_secs(60), Way::Straight, MemoryStore::default, || None);
 }
 
 #[test]
@@ -705,7 +705,7 @@ fn every_history_in_a_directory_ends_with_a_state_that_a_flush_made() {
 #[test]
 fn every_encrypted_history_ends_with_a_state_that_a_flush_made() {
     let key = || Some(DataKey::random());
-    assert_all_end_well(Duration::from_secs(20), Way::Straight, MemoryStore::default, key);
+    assert_all_end_well(Duration::from_secs(15), Way::Straight, MemoryStore::default, key);
 }
 
 #[test]
