@@ -87,7 +87,7 @@ impl Address {
                 why: "it names no directory of this machine".to_owned(),
             };
             let path: PathBuf = self.url.to_file_path().map_err(|()| refused())?;
-            return Ok(Arc::new(Counting::for_this_process(Directory::new(path))));
+            return Ok(Arc::new(Counting::watched(Directory::new(path))));
         }
         self.remote(settings)
     }
@@ -151,7 +151,7 @@ impl Address {
             None => store,
         };
         let patience = settings.patience.unwrap_or(PATIENCE);
-        Ok(Arc::new(Retrying::new(Counting::for_this_process(store), patience)))
+        Ok(Arc::new(Retrying::new(Counting::watched(store), patience)))
     }
 
     #[cfg(not(feature = "remote"))]

@@ -30,7 +30,7 @@
 //! - [`ObjectDevice`]: the device. [`info`], [`verify`].
 //! - [`JournaledDevice`]: the same with a journal on a disk of this machine.
 //! - [`Policy`]: which [`State`]s are kept.
-//! - [`facts_of_this_process`]: for whoever watches it.
+//! - [`Watch`], which gives [`Facts`]: for whoever watches a store.
 //! - [`streams`]: streams of snapshots in a store, whatever file systems they come from.
 //!
 //! # Invariants
@@ -66,7 +66,6 @@ mod deletion;
 mod device;
 mod each;
 mod error;
-mod facts;
 mod fetch;
 mod flush;
 mod garbage;
@@ -89,6 +88,7 @@ mod probe;
 mod quantity;
 mod reading;
 mod rebuild;
+mod requests;
 mod seen;
 mod segment;
 mod settings;
@@ -98,6 +98,7 @@ pub mod streams;
 mod tend;
 mod timer;
 mod verify;
+mod watch;
 mod writer;
 
 pub use address::{Address, StateName, is_url};
@@ -106,7 +107,6 @@ pub use clone::{Beside, clone};
 pub use deletion::{Deletion, deletable, delete};
 pub use device::ObjectDevice;
 pub use error::ObjectsError;
-pub use facts::{Facts, JournalFacts, Writing, facts_of_this_process};
 pub use garbage::Collected;
 pub use info::{Info, LeaseInfo, info};
 pub use journal::{JournalOptions, JournaledDevice, add_journal};
@@ -114,13 +114,15 @@ pub use keys::{DataKey, KeySource, Keys, Slot};
 pub use options::Options;
 pub use quantity::{parse_seconds, parse_size};
 pub use rebuild::rebuild;
+pub use requests::Requests;
 pub use settings::{Cached, Settings};
 pub use states::{Policy, State};
 #[cfg(feature = "remote")]
 pub use store::Remote;
 pub use store::{
-    Counting, Directory, Encrypted, Layer, Listed, Problem, Requests, Retrying, Store, StoreError,
-    Version, Versioned, requests_of_this_process,
+    Counting, Directory, Encrypted, Layer, Listed, Problem, Retrying, Store, StoreError, Version,
+    Versioned, requests_of_this_process,
 };
 pub use timer::Timer;
 pub use verify::{Finding, Verified, verify};
+pub use watch::{Facts, JournalFacts, Watch, Writing};

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use larder::objects::{Facts, facts_of_this_process};
+use larder::objects::{Facts, facts_of};
 
 use super::Server;
 
@@ -61,8 +61,7 @@ impl Server {
             ];
             text.put("device_errors_total", "counter", "Errors of all devices.", &values);
         }
-        let facts = facts_of_this_process();
-        if facts != Facts::default() {
+        if let Some(facts) = facts_of(&self.filesystem) {
             put_objects(&mut text, &facts);
         }
         text.0

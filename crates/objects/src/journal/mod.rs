@@ -38,6 +38,7 @@ mod map;
 mod record;
 mod way;
 
+use std::any::Any;
 use std::fmt;
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -188,6 +189,10 @@ impl Device for JournaledDevice {
 
     fn trouble(&self) -> Option<Trouble> {
         if self.shared.is_waited_for() { self.shared.inner.trouble() } else { None }
+    }
+
+    fn particulars(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.shared.inner.particulars()
     }
 
     fn doubt(&self, offset: u64, len_bytes: u64) -> bool {

@@ -9,6 +9,7 @@ use super::{Listed, Store, StoreError, Version, Versioned};
 use crate::id::Kind;
 use crate::manifest::Base;
 use crate::timer::Timer;
+use crate::watch::Watch;
 
 /// A store in which objects of early epochs are read from other places. They are never written or
 /// deleted there.
@@ -80,5 +81,9 @@ impl<S: Deref<Target: Store> + Send + Sync> Store for Based<S> {
 
     fn timer(&self) -> Timer {
         self.store.timer()
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        self.store.watch()
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::timer::Timer;
+use crate::watch::Watch;
 
 use super::{Listed, Store, StoreError, Version, Versioned};
 
@@ -114,5 +115,9 @@ impl<L: Layer> Store for L {
 
     fn timer(&self) -> Timer {
         Layer::timer(self).unwrap_or_else(|| self.below().timer())
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        self.below().watch()
     }
 }

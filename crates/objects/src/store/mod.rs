@@ -24,9 +24,10 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::timer::Timer;
+use crate::watch::Watch;
 
 pub(crate) use based::Based;
-pub use counting::{Counting, Requests, requests_of_this_process};
+pub use counting::{Counting, requests_of_this_process};
 pub use directory::Directory;
 pub use encrypted::Encrypted;
 pub use error::{Problem, StoreError};
@@ -182,6 +183,11 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// How its users measure time and wait.
     fn timer(&self) -> Timer {
         Timer::default()
+    }
+
+    /// Where its users note what becomes of it, if anybody watches it.
+    fn watch(&self) -> Option<Watch> {
+        None
     }
 }
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::{Layer, Problem, Store, StoreError};
-use crate::facts;
 use crate::timer::Timer;
+use crate::watch::Watch;
 
 /// The first pause between two attempts. Each one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -35,6 +35,7 @@ const LOST_PAUSE: Duration = Duration::from_secs(5);
 pub struct Retrying<S> {
     store: S,
     timer: Timer,
+    watch: Watch,
     patience: Duration,
     has_answered: AtomicBool,
     /// Whether a warning has told that it does not answer.
@@ -51,6 +52,7 @@ impl<S: Store> Retrying<S> {
     pub fn new(store: S, patience: Duration) -> Self {
         Self {
             timer: store.timer(),
+            watch: store.watch().unwrap_or_default(),
             store,
             patience,
             has_answered: AtomicBool::new(false),
@@ -89,7 +91,7 @@ impl<S: Store> Retrying<S> {
                 }
             };
             if self.trouble.lock().replace(error.to_string()).is_none() {
-                facts::begin_outage();
+                self.watch.begin_outage();
             }
             let left = patience.saturating_sub(self.timer.elapsed(started));
             if left.is_zero() {
@@ -107,7 +109,7 @@ impl<S: Store> Retrying<S> {
     fn note_answer(&self) {
         self.has_answered.store(true, Ordering::Relaxed);
         if self.trouble.lock().take().is_some() {
-            facts::end_outage();
+            self.watch.end_outage();
         }
         if self.lost().is_some() {
             self.set_lost(None);
@@ -129,7 +131,7 @@ impl<S: Store> Retrying<S> {
 impl<S> Drop for Retrying<S> {
     fn drop(&mut self) {
         if self.trouble.lock().take().is_some() {
-            facts::end_outage();
+            self.watch.end_outage();
         }
     }
 }

@@ -30,7 +30,6 @@ use crate::confirmed::Confirmed;
 use crate::content::Content;
 use crate::each::each;
 use crate::error::ObjectsError;
-use crate::facts::Writing;
 use crate::flush::{Flush, MOST_CONTENT_BYTES};
 use crate::garbage;
 use crate::head::{Stored, read_manifest};
@@ -45,6 +44,7 @@ use crate::segment::{Closed, OpenSegment};
 use crate::states::State;
 use crate::store::Store;
 use crate::timer::Timer;
+use crate::watch::{Watch, Writing};
 
 mod commit;
 mod open;
@@ -109,8 +109,9 @@ impl Writer {
         objects: Vec<ObjectRecord>,
         clock: Clock,
         options: &Options,
+        watch: &Watch,
     ) -> Self {
-        let patience = Patience::new(options.patience, content.store.timer());
+        let patience = Patience::new(options.patience, content.store.timer(), watch.clone());
         let shared = Shared::new(content, patience, &manifest);
         let open = Open::new(manifest.epoch, options.segment_bytes);
         shared.expect(&open.segment);

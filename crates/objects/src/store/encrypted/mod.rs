@@ -19,6 +19,7 @@ use crate::fetch::ATTEMPTS;
 use crate::keys::DataKey;
 use crate::manifest;
 use crate::timer::Timer;
+use crate::watch::Watch;
 
 /// A store that seals objects on their way to another one, and opens them on their way back. Each
 /// is bound to its name.
@@ -138,5 +139,9 @@ impl<S: Store> Store for Encrypted<S> {
 
     fn timer(&self) -> Timer {
         self.store.timer()
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        self.store.watch()
     }
 }
