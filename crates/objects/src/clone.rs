@@ -7,7 +7,6 @@
 //! - A copy of the origin's manifest knows the objects of the state. Otherwise the origin, if it was
 //!   rebuilt without that manifest, would take them for garbage that nobody has known.
 
-use crate::StateName;
 use crate::error::ObjectsError;
 use crate::head;
 use crate::head::find_state;
@@ -17,6 +16,7 @@ use crate::manifest::{self, Base, Manifest, Mark};
 use crate::ownership::this_process;
 use crate::past::Past;
 use crate::probe;
+use crate::state_name::StateName;
 use crate::states::State;
 use crate::store::{Based, Store};
 

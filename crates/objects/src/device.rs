@@ -10,7 +10,6 @@ use std::time::Duration;
 use larder_device::{Device, DeviceError, Operation, Trouble, check_call};
 use larder_platform::errno::in_words;
 
-use crate::StateName;
 use crate::ahead::Ahead;
 use crate::cache::{Cache, DiskCache};
 use crate::claim::Claim;
@@ -20,6 +19,7 @@ use crate::garbage::{self, Collected};
 use crate::head::{self, read_manifest};
 use crate::hold;
 use crate::id::ObjectId;
+use crate::state_name::StateName;
 
 use crate::manifest::{Manifest, Mark};
 use crate::options::Options;
@@ -28,9 +28,9 @@ use crate::past::Past;
 use crate::pool::Pool;
 use crate::probe;
 use crate::reading::{Read, Reading};
+use crate::requests::Requests;
 use crate::seen::Seen;
 use crate::states::{Policy, State};
-use crate::requests::Requests;
 use crate::store::{Based, Counting, Problem, Store, StoreError};
 use crate::tend::Tending;
 use crate::timer::Timer;

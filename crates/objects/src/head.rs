@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::StateName;
 use crate::confirmed::Confirmed;
 use crate::copies;
 use crate::each::each;
@@ -14,6 +13,7 @@ use crate::fetch::understood;
 use crate::flush::Next;
 use crate::id::{Kind, ObjectId};
 use crate::manifest::{self, Manifest};
+use crate::state_name::StateName;
 use crate::states::State;
 use crate::store::{Problem, Store, StoreError, Version, Versioned};
 

@@ -27,7 +27,6 @@ use crate::store::Store;
 use crate::watch::Watch;
 
 use budget::Budget;
-pub use disk::CacheFolder;
 pub(crate) use disk::DiskCache;
 use memory::{Lookup, Memory};
 use window::MOST_CHUNKS;

@@ -28,16 +28,16 @@ use crate::clock::Clock;
 use crate::compact;
 use crate::confirmed::Confirmed;
 use crate::content::Content;
+use crate::doomed;
 use crate::each::each;
 use crate::error::ObjectsError;
 use crate::flush::{Flush, MOST_CONTENT_BYTES};
-use crate::garbage;
 use crate::head::{Stored, read_manifest};
 use crate::hold;
 use crate::id::{Kind, ObjectId};
 use crate::manifest::{Manifest, TailSegment};
 use crate::map::{Checkpoint, NewCheckpoint, ObjectRecord, Place, Recent};
-use crate::options::Options;
+use crate::options::{MOST_UNSENT, Options};
 use crate::patience::Patience;
 use crate::pool::Pool;
 use crate::segment::{Closed, OpenSegment};
@@ -55,12 +55,6 @@ pub(crate) use commit::Commit;
 pub(crate) use open::Open;
 use open::Sealed;
 use shared::Shared;
-
-/// The most segments that wait for the store.
-const MOST_UNSENT: usize = 8;
-
-/// The most segments in memory: those, and the open one.
-pub(crate) const MOST_SEGMENTS: usize = MOST_UNSENT + 1;
 
 const UPLOADING_THREADS: usize = 6;
 
@@ -274,7 +268,7 @@ impl Writer {
             return true;
         }
         manifest.thin_out(self.clock.now());
-        garbage::is_there(&objects, &manifest)
+        doomed::is_there(&objects, &manifest)
     }
 
     /// Flushes, and says in the manifest that nobody writes.
@@ -428,7 +422,7 @@ impl Writer {
         for since in new.objects.iter_mut().filter_map(|object| object.doomed.as_mut()) {
             *since = (*since).min(state.time);
         }
-        garbage::doom(&mut new.objects, &manifest, state.time);
+        doomed::doom(&mut new.objects, &manifest, state.time);
         let name = Kind::Map.name(new.id);
         let (map, checkpoint, objects) = new.finish(before, old);
         manifest.root = checkpoint.at;
