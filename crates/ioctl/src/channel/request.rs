@@ -37,8 +37,8 @@ pub enum Request {
     /// after [`End`](Kind::End), and is empty.
     State,
     /// Report, once the mount is gone, whether the last commit reached the devices. An empty
-    /// [`Event`](Kind::Event) confirms the request; the reply comes at the end of the server and is
-    /// empty.
+    /// [`Event`](Kind::Event) confirms the request. While the last commit waits for a device, further
+    /// ones say why. The reply comes at the end of the server and is empty.
     Ending,
     /// Make all changes durable, also those that only the kernel has. The reply is empty. A server
     /// whose last mount has ended closes the connection instead, and reports the same with
