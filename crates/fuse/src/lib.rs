@@ -159,9 +159,9 @@ impl Mount {
     /// The same once no mount is left. Meanwhile clients that asked how it ends hear why it waits, if
     /// it does.
     pub fn sync_at_the_end(&self) -> larder::Result<()> {
-        let (ended, has_ended) = channel();
+        let (ended, has_ended) = channel::<()>();
         thread::scope(|scope| {
-            let tell = || {
+            let tell = move || {
                 while has_ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
                     self.server.say_why_it_waits();
                 }

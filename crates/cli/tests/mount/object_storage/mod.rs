@@ -329,7 +329,8 @@ fn umount_in_an_outage_leaves_the_rest_to_the_journal() {
     let bucket = Bucket::in_memory();
     let mut mounted = mounted(&bucket, "pantry");
     mounted.unmount();
-    let journal = format!("journal={},journal-size=64M", mounted.folder().join("journal").display());
+    let journal =
+        format!("journal={},journal-size=64M", mounted.folder().join("journal").display());
     let options = ["-o", journal.as_str()];
     mounted.serve(&options);
     bucket.set(Weather { refusal: Some("503 Service Unavailable"), ..Weather::default() });
