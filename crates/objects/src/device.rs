@@ -34,7 +34,7 @@ use crate::states::{Policy, State};
 use crate::store::{Based, Counting, Problem, Store, StoreError};
 use crate::tend::Tending;
 use crate::timer::Timer;
-use crate::watch::Watch;
+use crate::watch::{Facts, Watch};
 use crate::writer::Writer;
 
 /// Threads that fetch content which will be read soon.
@@ -72,6 +72,31 @@ pub struct ObjectDevice {
     requests: Arc<Counting<Arc<dyn Store>>>,
     watch: Watch,
     seen: Option<Seen>,
+}
+
+/// A device in use, for whoever watches it or wants space back. It is what
+/// [`particulars`](Device::particulars) gives.
+#[derive(Debug)]
+pub struct InUse {
+    watch: Watch,
+    writer: Option<Arc<Writer>>,
+    content: Arc<Content>,
+}
+
+impl InUse {
+    /// What is known of it.
+    pub fn facts(&self) -> Facts {
+        self.watch.facts()
+    }
+
+    /// As [`ObjectDevice::collect_garbage`]; `None` for a device that is open for reading.
+    ///
+    /// # Errors
+    /// Those of [`ObjectDevice::collect_garbage`].
+    pub fn collect_garbage(&self) -> Result<Option<Collected>, ObjectsError> {
+        let Some(writer) = &self.writer else { return Ok(None) };
+        garbage::collect(writer, &self.content, &mut |_, _| ()).map(Some)
+    }
 }
 
 impl ObjectDevice {
@@ -528,7 +553,8 @@ impl Device for ObjectDevice {
     }
 
     fn particulars(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        Some(Arc::new(self.watch.clone()))
+        let (watch, content) = (self.watch.clone(), Arc::clone(&self.content));
+        Some(Arc::new(InUse { watch, writer: self.writer.clone(), content }))
     }
 
     fn doubt(&self, offset: u64, len_bytes: u64) -> bool {

@@ -21,6 +21,18 @@ pub struct Collected {
     pub waiting: u64,
 }
 
+impl Collected {
+    /// What became of those of two devices.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            rewritten: self.rewritten + other.rewritten,
+            deleted: self.deleted + other.deleted,
+            waiting: self.waiting + other.waiting,
+        }
+    }
+}
+
 /// Finds and deletes objects that no kept state needs. `tell` gets the number of objects that are
 /// done, and the number of those that are known so far.
 pub(crate) fn collect(

@@ -30,7 +30,7 @@
 //! - [`ObjectDevice`]: the device. [`info`], [`verify`].
 //! - [`JournaledDevice`]: the same with a journal on a disk of this machine.
 //! - [`Policy`]: which [`State`]s are kept.
-//! - [`Watch`], which gives [`Facts`]: for whoever watches a store.
+//! - [`InUse`], and the [`Facts`] that it gives: for whoever watches a device.
 //! - [`streams`]: streams of snapshots in a store, whatever file systems they come from.
 //!
 //! # Invariants
@@ -106,7 +106,7 @@ mod writer;
 pub use address::{Address, is_url};
 pub use clone::{Beside, clone};
 pub use deletion::{Deletion, deletable, delete};
-pub use device::ObjectDevice;
+pub use device::{InUse, ObjectDevice};
 pub use error::ObjectsError;
 pub use garbage::Collected;
 pub use info::{Info, LeaseInfo, info};

@@ -345,6 +345,38 @@ fn umount_in_an_outage_leaves_the_rest_to_the_journal() {
     mounted.unmount();
 }
 
+/// Space comes back at once, through the server, and the mount goes on.
+#[test]
+fn gc_of_a_mount_is_done_by_its_server() {
+    let bucket = Bucket::in_memory();
+    let url = bucket.url("pantry");
+    let mut mounted = mounted(&bucket, "pantry");
+    mounted.unmount();
+    let gc = || succeed(bucket.larder().args(["--format", "json", "objects", "gc", &url]));
+    let nothing = ["objects", "gc", "--keep", "", "--delete-after", "0", &url];
+    succeed(bucket.larder().args(nothing));
+    mounted.serve(&[]);
+    let segments = || {
+        let info = succeed(bucket.larder().args(["--format", "json", "objects", "info", &url]));
+        let info: Value = serde_json::from_str(&info).unwrap();
+        info["objects-info"]["segments-size"].as_u64().unwrap_or_else(|| panic!("{info}"))
+    };
+    mounted.shell("head -c 20M /dev/urandom >large && sync large");
+    succeed(bucket.larder().args(["filesystem", "sync"]).arg(mounted.path()));
+    let full = segments();
+    mounted.shell("rm large && echo bread >bread");
+    succeed(bucket.larder().args(["filesystem", "sync"]).arg(mounted.path()));
+    gc();
+    gc();
+    assert!(segments() + (16 << 20) < full, "{} {full}", segments());
+    write_and_sync(&mounted.join("butter"), b"butter").unwrap();
+    // What is not for the server is refused while it writes.
+    let refused = bucket.larder().args(nothing).output().unwrap();
+    assert!(!refused.status.success());
+    assert_eq!(mounted.shell("cat bread butter"), "bread\nbutter");
+    mounted.unmount();
+}
+
 /// Keys in a file expire while they are used: the next attempt has those that the file has by then.
 #[test]
 fn credentials_are_read_again_when_a_server_refuses_them() {
