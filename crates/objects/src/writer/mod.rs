@@ -399,7 +399,7 @@ impl Writer {
             let _no_writer = self.open.lock();
             content.recent.forget(&tail.iter().map(|segment| segment.id).collect());
         }
-        self.delete_expired_later(&old, commit, state.time);
+        self.delete_expired_later(commit, state.time);
         self.rewrite_later();
         Ok(())
     }
@@ -495,10 +495,9 @@ impl Writer {
         Arc::clone(&self.commit.lock().objects)
     }
 
-    /// Deletes in the background what the checkpoint before called doomed, which had the objects
-    /// `before`, if its time is over.
-    fn delete_expired_later(&self, before: &[ObjectRecord], commit: &mut Commit, now: u64) {
-        let expired = expired(before, &commit.manifest, now);
+    /// Deletes in the background what the checkpoint in the store calls doomed, if its time is over.
+    fn delete_expired_later(&self, commit: &mut Commit, now: u64) {
+        let expired = expired(&commit.objects, &commit.manifest, now);
         if expired.is_empty() || !commit.is_copied(self.store()) {
             return;
         }
