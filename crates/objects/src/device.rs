@@ -390,6 +390,7 @@ impl ObjectDevice {
     pub(crate) fn have_patience_for(&self, time: Duration) {
         if let Some(writer) = &self.writer {
             writer.have_patience_for(time);
+            self.content.store.have_patience_for(time);
         }
     }
 

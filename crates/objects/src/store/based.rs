@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::{Deref, Range};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -77,6 +78,10 @@ impl<S: Deref<Target: Store> + Send + Sync> Store for Based<S> {
 
     fn trouble(&self) -> Option<String> {
         self.store.trouble()
+    }
+
+    fn have_patience_for(&self, time: Duration) {
+        self.store.have_patience_for(time);
     }
 
     fn timer(&self) -> Timer {

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -103,6 +104,10 @@ impl<S: Store> Store for Counting<S> {
 
     fn trouble(&self) -> Option<String> {
         self.store.trouble()
+    }
+
+    fn have_patience_for(&self, time: Duration) {
+        self.store.have_patience_for(time);
     }
 
     fn timer(&self) -> Timer {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -152,6 +153,9 @@ pub trait Store: Send + Sync + fmt::Debug {
     fn trouble(&self) -> Option<String> {
         None
     }
+
+    /// Repeats each request for so long only, from now on.
+    fn have_patience_for(&self, _time: Duration) {}
 
     /// How its users measure time and wait.
     fn timer(&self) -> Timer {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -32,6 +33,11 @@ pub trait Layer: Send + Sync + fmt::Debug {
     /// Why requests wait at this time, if any does.
     fn trouble(&self) -> Option<String> {
         self.below().trouble()
+    }
+
+    /// Repeats each request for so long only, from now on.
+    fn have_patience_for(&self, time: Duration) {
+        self.below().have_patience_for(time);
     }
 
     /// How its users measure time, if that is not as the other store says.
@@ -111,6 +117,10 @@ impl<L: Layer> Store for L {
 
     fn trouble(&self) -> Option<String> {
         Layer::trouble(self)
+    }
+
+    fn have_patience_for(&self, time: Duration) {
+        Layer::have_patience_for(self, time);
     }
 
     fn timer(&self) -> Timer {

@@ -36,7 +36,7 @@ pub struct Retrying<S> {
     store: S,
     timer: Timer,
     watch: Watch,
-    patience: Duration,
+    patience: Mutex<Duration>,
     has_answered: AtomicBool,
     /// Whether a warning has told that it does not answer.
     is_told: AtomicBool,
@@ -54,7 +54,7 @@ impl<S: Store> Retrying<S> {
             timer: store.timer(),
             watch: store.watch().unwrap_or_default(),
             store,
-            patience,
+            patience: Mutex::new(patience),
             has_answered: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
             lost: Mutex::default(),
@@ -64,7 +64,8 @@ impl<S: Store> Retrying<S> {
 
     fn patience(&self) -> Duration {
         let has_answered = self.has_answered.load(Ordering::Relaxed);
-        if has_answered { self.patience } else { self.patience.min(FIRST_PATIENCE) }
+        let patience = *self.patience.lock();
+        if has_answered { patience } else { patience.min(FIRST_PATIENCE) }
     }
 
     fn repeat<T>(
@@ -79,7 +80,6 @@ impl<S: Store> Retrying<S> {
             }
             lost => lost.is_some(),
         };
-        let patience = if is_lost { Duration::ZERO } else { self.patience() };
         let started = self.timer.now();
         let mut pause = FIRST_PAUSE;
         loop {
@@ -93,6 +93,7 @@ impl<S: Store> Retrying<S> {
             if self.trouble.lock().replace(error.to_string()).is_none() {
                 self.watch.begin_outage();
             }
+            let patience = if is_lost { Duration::ZERO } else { self.patience() };
             let left = patience.saturating_sub(self.timer.elapsed(started));
             if left.is_zero() {
                 self.set_lost(Some(self.timer.now()));
@@ -160,6 +161,11 @@ impl<S: Store> Layer for Retrying<S> {
     fn trouble(&self) -> Option<String> {
         self.trouble.lock().clone()
     }
+
+    fn have_patience_for(&self, time: Duration) {
+        let mut patience = self.patience.lock();
+        *patience = time.min(*patience);
+    }
 }
 
 #[cfg(test)]
@@ -220,6 +226,18 @@ mod tests {
         assert!(retrying.lost().is_none());
         attempts.set(0);
         assert!(retrying.repeat("object", fail).is_err() && attempts.get() > 1);
+    }
+
+    #[test]
+    fn patience_ends_sooner_for_requests_that_are_repeated_already() {
+        let retrying = Retrying::new(Directory::new("/nowhere"), Duration::from_secs(300));
+        let attempts = Cell::new(0);
+        let result: Result<(), _> = retrying.repeat("object", || {
+            attempts.set(attempts.get() + 1);
+            Layer::have_patience_for(&retrying, Duration::ZERO);
+            Err(temporary())
+        });
+        assert_eq!((result.unwrap_err().problem, attempts.get()), (Problem::Temporary, 1));
     }
 
     #[test]

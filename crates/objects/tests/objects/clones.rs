@@ -189,7 +189,7 @@ fn a_clone_needs_nothing_that_only_earlier_states_needed() {
     ObjectDevice::create(&*first, (BLOCK * BLOCKS) as u64, all, 0).unwrap();
     let device = ObjectDevice::open_elsewhere(Arc::clone(&first), &options()).unwrap();
     for value in 1..4 {
-        device.write_at(&[value; BLOCK * BLOCKS], 0).unwrap();
+        device.write_at(&vec![value; BLOCK * BLOCKS], 0).unwrap();
         // The list of objects has those that an earlier state needs.
         device.collect_garbage(|_, _| ()).unwrap();
     }
@@ -212,7 +212,7 @@ fn a_clone_outlives_a_manifest_of_its_origin_without_a_copy() {
     ObjectDevice::create(&*store, (BLOCK * BLOCKS) as u64, NOTHING, 0).unwrap();
     let origin: Arc<dyn Store> = Arc::clone(&store) as _;
     let device = ObjectDevice::open_elsewhere(Arc::clone(&origin), &options()).unwrap();
-    device.write_at(&[1; BLOCK * BLOCKS], 0).unwrap();
+    device.write_at(&vec![1; BLOCK * BLOCKS], 0).unwrap();
     device.flush().unwrap();
     drop(device);
     // As if the last copy could not be made.

@@ -7,6 +7,7 @@ mod content;
 mod names;
 
 use std::ops::Range;
+use std::time::Duration;
 
 use bytes::Bytes;
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
@@ -135,6 +136,10 @@ impl<S: Store> Store for Encrypted<S> {
 
     fn trouble(&self) -> Option<String> {
         self.store.trouble()
+    }
+
+    fn have_patience_for(&self, time: Duration) {
+        self.store.have_patience_for(time);
     }
 
     fn timer(&self) -> Timer {
