@@ -58,7 +58,7 @@ fn file_systems_of_one_process_have_numbers_of_their_own() {
     let (busy, idle) = (make("busy"), make("idle"));
     let (of_busy, of_idle) = (facts_of(&busy).unwrap(), facts_of(&idle).unwrap());
     let file = busy.subvolume("/").unwrap().create("file", 0o644).unwrap();
-    file.write_at(&[1; 100_000], 0).unwrap();
+    file.write_at(&vec![1; 100_000], 0).unwrap();
     busy.sync().unwrap();
     let facts = facts_of(&busy).unwrap();
     assert!(facts.requests.creates > of_busy.requests.creates, "{facts:?}");
