@@ -1,5 +1,6 @@
 //! The [`Device`] trait.
 
+use std::any::Any;
 use std::fmt;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -53,6 +54,12 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Why requests of the device wait at this time, if any does: a device behind a network repeats
     /// them for as long as they may succeed.
     fn trouble(&self) -> Option<Trouble> {
+        None
+    }
+
+    /// What there is to know of a device of its kind besides: a caller that knows the kind knows the
+    /// type.
+    fn particulars(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
 

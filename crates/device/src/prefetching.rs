@@ -6,6 +6,7 @@
 //! - The inner device is not open for writing, so no copy becomes stale.
 //! - A range that is being read is read once: a thread that needs a part of it waits.
 
+use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -191,6 +192,10 @@ impl Device for PrefetchingDevice {
 
     fn trouble(&self) -> Option<Trouble> {
         self.shared.inner.trouble()
+    }
+
+    fn particulars(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.shared.inner.particulars()
     }
 
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<(), DeviceError> {

@@ -3,6 +3,7 @@
 //! # Invariants
 //! - No call reaches a byte of the other device outside the window.
 
+use std::any::Any;
 use std::io::IoSlice;
 use std::sync::Arc;
 
@@ -72,6 +73,10 @@ impl Device for Window {
 
     fn trouble(&self) -> Option<Trouble> {
         self.whole.trouble()
+    }
+
+    fn particulars(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.whole.particulars()
     }
 
     fn newer(&self) -> Result<Option<Arc<dyn Device>>, DeviceError> {

@@ -66,6 +66,9 @@ pub mod usage;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
 pub use options::{AccessTimes, MountOptions, ServerOptions};
 pub use server::{FurtherMount, ReadFurther, ReadOptions, Server, Settings};
@@ -73,6 +76,9 @@ pub use transport::{Tree, can_mount_parts, end, remount, unmount};
 
 use server::Exchange;
 use transport::{DevFuse, Limits, Mounted, SyncCalls, Transport};
+
+/// So often clients hear why the end of a mount waits.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// A file system that a server serves, mounted. Programs that use it wait until
 /// [`serve`](Self::serve) is called.
@@ -148,6 +154,24 @@ impl Mount {
     /// Makes all changes durable that reached the server.
     pub fn sync(&self) -> larder::Result<()> {
         self.server.sync()
+    }
+
+    /// The same once no mount is left. Meanwhile clients that asked how it ends hear why it waits, if
+    /// it does.
+    pub fn sync_at_the_end(&self) -> larder::Result<()> {
+        let (ended, has_ended) = channel::<()>();
+        thread::scope(|scope| {
+            let tell = move || {
+                while has_ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
+                    self.server.say_why_it_waits();
+                }
+            };
+            // Without the thread nobody hears it.
+            let _ = thread::Builder::new().spawn_scoped(scope, tell);
+            let synced = self.sync();
+            drop(ended);
+            synced
+        })
     }
 
     /// Makes all changes durable while another thread [serves](Self::serve), also those that only

@@ -1,7 +1,6 @@
 //! Addresses: a URL, and a state of what is there.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -10,14 +9,12 @@ use std::time::Duration;
 
 use url::Url;
 
-use crate::clock;
 use crate::error::ObjectsError;
 use crate::head::read_manifest;
 use crate::keys::Keys;
 use crate::options::Options;
-use crate::quantity::parse_seconds;
 use crate::settings::{Cached, Settings};
-use crate::states::State;
+use crate::state_name::StateName;
 use crate::store::{Counting, Directory, Store};
 
 /// The schemes of URLs that lead to objects.
@@ -87,7 +84,7 @@ impl Address {
                 why: "it names no directory of this machine".to_owned(),
             };
             let path: PathBuf = self.url.to_file_path().map_err(|()| refused())?;
-            return Ok(Arc::new(Counting::for_this_process(Directory::new(path))));
+            return Ok(Arc::new(Counting::watched(Directory::new(path))));
         }
         self.remote(settings)
     }
@@ -151,7 +148,7 @@ impl Address {
             None => store,
         };
         let patience = settings.patience.unwrap_or(PATIENCE);
-        Ok(Arc::new(Retrying::new(Counting::for_this_process(store), patience)))
+        Ok(Arc::new(Retrying::new(Counting::watched(store), patience)))
     }
 
     #[cfg(not(feature = "remote"))]
@@ -244,60 +241,6 @@ fn decoded(path: &str) -> String {
 fn hex_byte(digits: &[u8]) -> Option<u8> {
     let digits = digits.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
     u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
-}
-
-/// Which state is meant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StateName {
-    /// The one with this number.
-    Number(u64),
-    /// The last one that was made by this time, in seconds since 1970.
-    Time(u64),
-}
-
-impl StateName {
-    /// The state among `states`, which are sorted.
-    pub(crate) fn find(&self, states: &[State]) -> Option<State> {
-        let find = |is_it: &dyn Fn(&&State) -> bool| states.iter().rev().find(is_it).copied();
-        match self {
-            Self::Number(number) => find(&|state| state.number == *number),
-            Self::Time(time) => find(&|state| state.time <= *time),
-        }
-    }
-}
-
-impl FromStr for StateName {
-    type Err = String;
-
-    /// Reads a number, `yesterday`, an age (`3h`, `2d`) or a time (`2026-11-24`,
-    /// `2026-11-24T16:00`), in the system's time zone.
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(number) = text.parse() {
-            return Ok(Self::Number(number));
-        }
-        let ago = |seconds| Self::Time(clock::now().saturating_sub(seconds));
-        if text == "yesterday" {
-            return Ok(ago(24 * 60 * 60));
-        }
-        if let Ok(seconds) = parse_seconds(text) {
-            return Ok(ago(seconds));
-        }
-        clock::parse(text).map(Self::Time).ok_or_else(|| {
-            format!(
-                "'{text}' is no state: not a number, yesterday, an age (3h) or a time \
-                 (2026-11-24T16:00)"
-            )
-        })
-    }
-}
-
-impl fmt::Display for StateName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Number(number) => write!(f, "{number}"),
-            Self::Time(time) => write!(f, "at {time} s since 1970"),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@
 //! - The epochs of a clone are later than those of its origin at the time. Objects of earlier
 //!   epochs lie at the origin, where the clone never changes or deletes anything.
 //! - A hold at the origin keeps what the state needs, as long as the clone is there.
+//! - A copy of the origin's manifest knows the objects of the state. Otherwise the origin, if it was
+//!   rebuilt without that manifest, would take them for garbage that nobody has known.
 
-use crate::StateName;
 use crate::error::ObjectsError;
 use crate::head;
 use crate::head::find_state;
@@ -15,6 +16,7 @@ use crate::manifest::{self, Base, Manifest, Mark};
 use crate::ownership::this_process;
 use crate::past::Past;
 use crate::probe;
+use crate::state_name::StateName;
 use crate::states::State;
 use crate::store::{Based, Store};
 
@@ -71,6 +73,7 @@ fn finish(
     // The origin may have forgotten the state before it could see the hold.
     let manifest = head::read(origin.store)?;
     let state = find_state(origin.store, &manifest, &StateName::Number(state.number))?;
+    head::copy(origin.store)?;
     let Past { checkpoint, tail } =
         Past::read(&Based::new(origin.store, manifest.bases.clone()), &manifest, state)?;
     let further = manifest

@@ -1,5 +1,6 @@
 //! The device.
 
+use std::any::Any;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -9,17 +10,16 @@ use std::time::Duration;
 use larder_device::{Device, DeviceError, Operation, Trouble, check_call};
 use larder_platform::errno::in_words;
 
-use crate::StateName;
 use crate::ahead::Ahead;
 use crate::cache::{Cache, DiskCache};
 use crate::claim::Claim;
 use crate::content::Content;
 use crate::error::ObjectsError;
-use crate::facts;
 use crate::garbage::{self, Collected};
 use crate::head::{self, read_manifest};
 use crate::hold;
 use crate::id::ObjectId;
+use crate::state_name::StateName;
 
 use crate::journal::warn_of_what_is_left;
 use crate::manifest::{Manifest, Mark};
@@ -29,11 +29,13 @@ use crate::past::Past;
 use crate::pool::Pool;
 use crate::probe;
 use crate::reading::{Read, Reading};
+use crate::requests::Requests;
 use crate::seen::Seen;
 use crate::states::{Policy, State};
-use crate::store::{Based, Counting, Problem, Requests, Store, StoreError};
+use crate::store::{Based, Counting, Problem, Store, StoreError};
 use crate::tend::Tending;
 use crate::timer::Timer;
+use crate::watch::{Facts, Watch};
 use crate::writer::Writer;
 
 /// Threads that fetch content which will be read soon.
@@ -69,7 +71,33 @@ pub struct ObjectDevice {
     _claim: Option<Claim>,
     content: Arc<Content>,
     requests: Arc<Counting<Arc<dyn Store>>>,
+    watch: Watch,
     seen: Option<Seen>,
+}
+
+/// A device in use, for whoever watches it or wants space back. It is what
+/// [`particulars`](Device::particulars) gives.
+#[derive(Debug)]
+pub struct InUse {
+    watch: Watch,
+    writer: Option<Arc<Writer>>,
+    content: Arc<Content>,
+}
+
+impl InUse {
+    /// What is known of it.
+    pub fn facts(&self) -> Facts {
+        self.watch.facts()
+    }
+
+    /// As [`ObjectDevice::collect_garbage`]; `None` for a device that is open for reading.
+    ///
+    /// # Errors
+    /// Those of [`ObjectDevice::collect_garbage`].
+    pub fn collect_garbage(&self) -> Result<Option<Collected>, ObjectsError> {
+        let Some(writer) = &self.writer else { return Ok(None) };
+        garbage::collect(writer, &self.content, &mut |_, _| ()).map(Some)
+    }
 }
 
 impl ObjectDevice {
@@ -115,6 +143,7 @@ impl ObjectDevice {
         state: Option<&StateName>,
         options: &Options,
     ) -> Result<Self, ObjectsError> {
+        let watch = store.watch().unwrap_or_default();
         let requests = Arc::new(Counting::new(store));
         let store: Arc<dyn Store> = Arc::clone(&requests) as _;
         let timer = store.timer();
@@ -138,8 +167,8 @@ impl ObjectDevice {
         let read = reading.map(|reading| reading.note(opened.number, &manifest, since));
         let seen = Seen::compared(options, &*store, &manifest);
         let store = with_bases(store, &manifest);
-        facts::note_reading(opened);
-        let cache = Arc::new(cache(&manifest, options));
+        watch.note_reading(opened);
+        let cache = Arc::new(cache(&manifest, options, &watch));
         let content = load(&store, &manifest, opened, cache)?;
         Ok(Self {
             name: store.name().to_owned(),
@@ -156,6 +185,7 @@ impl ObjectDevice {
             _claim: None,
             content: Arc::new(content),
             requests,
+            watch,
             seen,
         })
     }
@@ -195,7 +225,7 @@ impl ObjectDevice {
         } else {
             load(&store, &manifest, opened.1, cache)?
         };
-        facts::note_reading(opened.1);
+        self.watch.note_reading(opened.1);
         Ok(Some(Self {
             name: self.name.clone(),
             len_bytes: manifest.len_bytes,
@@ -211,6 +241,7 @@ impl ObjectDevice {
             _claim: None,
             content: Arc::new(content),
             requests: Arc::clone(&self.requests),
+            watch: self.watch.clone(),
             seen: self.seen.clone(),
         }))
     }
@@ -293,6 +324,7 @@ impl ObjectDevice {
         claim: Option<Claim>,
         right: Right<'_>,
     ) -> Result<Self, ObjectsError> {
+        let watch = store.watch().unwrap_or_default();
         let requests = Arc::new(Counting::new(store));
         let store: Arc<dyn Store> = Arc::clone(&requests) as _;
         let clock = probe::conditions(&*store)?;
@@ -312,14 +344,16 @@ impl ObjectDevice {
         let store = with_bases(store, &manifest);
         let seen = Seen::compared(options, &*store, &manifest);
         let opened = manifest.state();
-        let cache = Arc::new(cache(&manifest, options));
+        let cache = Arc::new(cache(&manifest, options, &watch));
         let content = Arc::new(load(&store, &manifest, opened, cache)?);
         let name = store.name().to_owned();
         let Manifest { uuid, epoch, len_bytes, .. } = manifest;
         let objects = content.checkpoint.read().read_objects(&*store)?;
-        let writer = Writer::new(Arc::clone(&content), manifest, stored, objects, clock, options);
+        let content_of_writer = Arc::clone(&content);
+        let writer =
+            Writer::new(content_of_writer, manifest, stored, objects, clock, options, &watch);
         let writer = Arc::new(writer);
-        facts::note_writing(writer.facts());
+        watch.note_writing(writer.facts());
         Ok(Self {
             name,
             len_bytes,
@@ -335,8 +369,14 @@ impl ObjectDevice {
             _claim: claim,
             content,
             requests,
+            watch,
             seen,
         })
+    }
+
+    /// What becomes of it.
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.watch
     }
 
     /// The number of its state.
@@ -365,6 +405,7 @@ impl ObjectDevice {
     pub(crate) fn have_patience_for(&self, time: Duration) {
         if let Some(writer) = &self.writer {
             writer.have_patience_for(time);
+            self.content.store.have_patience_for(time);
         }
     }
 
@@ -502,15 +543,15 @@ impl Device for ObjectDevice {
         check_call(self, Operation::Write, offset, len_bytes)?;
         let Some(writer) = &self.writer else { unreachable!("it is writable") };
         let parts: Vec<&[u8]> = bufs.iter().map(|buf| &**buf).collect();
-        facts::note_write();
+        self.watch.note_write();
         writer.write(&parts, offset).map_err(self.failed(Operation::Write, offset, len_bytes))
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
         check_call(self, Operation::Flush, 0, 0)?;
         let Some(writer) = &self.writer else { unreachable!("it is writable") };
-        facts::flushing(|| writer.flush()).map_err(self.failed(Operation::Flush, 0, 0))?;
-        facts::note_writing(writer.facts());
+        self.watch.flushing(|| writer.flush()).map_err(self.failed(Operation::Flush, 0, 0))?;
+        self.watch.note_writing(writer.facts());
         Ok(())
     }
 
@@ -525,6 +566,11 @@ impl Device for ObjectDevice {
     fn newer(&self) -> Result<Option<Arc<dyn Device>>, DeviceError> {
         let newest = self.newest().map_err(self.failed(Operation::Read, 0, 0))?;
         Ok(newest.map(|newest| Arc::new(newest) as _))
+    }
+
+    fn particulars(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        let (watch, content) = (self.watch.clone(), Arc::clone(&self.content));
+        Some(Arc::new(InUse { watch, writer: self.writer.clone(), content }))
     }
 
     fn doubt(&self, offset: u64, len_bytes: u64) -> bool {
@@ -593,10 +639,10 @@ fn with_bases(store: Arc<dyn Store>, manifest: &Manifest) -> Arc<dyn Store> {
     if bases.is_empty() { store } else { Arc::new(Based::new(store, bases)) }
 }
 
-fn cache(manifest: &Manifest, options: &Options) -> Cache {
+fn cache(manifest: &Manifest, options: &Options, watch: &Watch) -> Cache {
     let on_disk = options.cache.as_ref();
     let on_disk = on_disk.and_then(|folder| DiskCache::open(folder, manifest.uuid));
-    Cache::new(options.cache_bytes, options.request_bytes, on_disk)
+    Cache::new(options.cache_bytes, options.request_bytes, on_disk, watch.clone())
 }
 
 /// The content of a kept state.

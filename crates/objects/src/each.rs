@@ -29,10 +29,12 @@ pub(crate) fn each<T: Sync>(
         Ok(())
     };
     thread::scope(|scope| {
-        let threads = AT_ONCE.min(objects.len());
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let results = threads.into_iter().map(|it| it.join().expect("it does not panic"));
+        let others = AT_ONCE.min(objects.len()).saturating_sub(1);
+        let others: Vec<_> = (0..others).map(|_| scope.spawn(work)).collect();
+        // This thread works as well.
+        let own = work();
+        let results = others.into_iter().map(|it| it.join().expect("it does not panic"));
         // Every thread has ended before the first error is returned.
-        results.fold(Ok(()), Result::and)
+        results.fold(own, Result::and)
     })
 }

@@ -1,8 +1,4 @@
-//! Objects that no state needs.
-//!
-//! States follow one another in a line. An object that a state needs first and another one needs
-//! last is needed by those between them at most. So an object can go when no kept state lies there,
-//! without looking at any map but the last.
+//! Finding and deleting objects that no state needs.
 
 use std::collections::HashSet;
 
@@ -12,35 +8,7 @@ use crate::error::ObjectsError;
 use crate::flush::Next;
 use crate::id::Kind;
 use crate::lease;
-use crate::manifest::Manifest;
-use crate::map::ObjectRecord;
 use crate::writer::Writer;
-
-/// Dooms objects that no kept state needs.
-pub(crate) fn doom(objects: &mut [ObjectRecord], manifest: &Manifest, now: u64) {
-    let kept = kept(manifest);
-    for object in objects.iter_mut().filter(|object| object.doomed.is_none()) {
-        if !is_needed(object, &kept) {
-            object.doomed = Some(now);
-        }
-    }
-}
-
-/// Whether there is an object that no kept state needs, and that is not doomed yet.
-pub(crate) fn is_there(objects: &[ObjectRecord], manifest: &Manifest) -> bool {
-    let kept = kept(manifest);
-    objects.iter().any(|object| object.doomed.is_none() && !is_needed(object, &kept))
-}
-
-fn kept(manifest: &Manifest) -> Vec<u64> {
-    manifest.states().map(|state| state.number).collect()
-}
-
-fn is_needed(object: &ObjectRecord, kept: &[u64]) -> bool {
-    let Some(died) = object.died else { return true };
-    let after = kept.partition_point(|number| *number < object.born);
-    kept.get(after).is_some_and(|number| *number < died)
-}
 
 /// What became of objects that no kept state needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +19,18 @@ pub struct Collected {
     pub deleted: u64,
     /// Objects that stay for readers, until their time is over.
     pub waiting: u64,
+}
+
+impl Collected {
+    /// What became of those of two devices.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            rewritten: self.rewritten + other.rewritten,
+            deleted: self.deleted + other.deleted,
+            waiting: self.waiting + other.waiting,
+        }
+    }
 }
 
 /// Finds and deletes objects that no kept state needs. `tell` gets the number of objects that are

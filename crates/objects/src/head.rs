@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::StateName;
 use crate::confirmed::Confirmed;
 use crate::copies;
 use crate::each::each;
@@ -14,6 +13,7 @@ use crate::fetch::understood;
 use crate::flush::Next;
 use crate::id::{Kind, ObjectId};
 use crate::manifest::{self, Manifest};
+use crate::state_name::StateName;
 use crate::states::State;
 use crate::store::{Problem, Store, StoreError, Version, Versioned};
 
@@ -142,6 +142,19 @@ pub(crate) fn read_manifest(store: &dyn Store) -> Result<(Manifest, Found), Obje
     understood(store, manifest::NAME, get, |found| {
         Ok((Manifest::decode(&found.content)?, Found::from(found.clone())))
     })
+}
+
+/// Makes sure that a rebuilding would know what the manifest in the store says: its writer may have
+/// made no copy.
+pub(crate) fn copy(store: &dyn Store) -> Result<(), ObjectsError> {
+    match read_manifest(store) {
+        // Its copy is what everybody reads.
+        Err(ObjectsError::Damaged { .. }) => Ok(()),
+        result => {
+            let (manifest, found) = result?;
+            Ok(copies::make(store, &manifest, &found.content)?)
+        }
+    }
 }
 
 fn missing(store: &dyn Store) -> ObjectsError {

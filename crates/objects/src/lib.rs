@@ -30,7 +30,7 @@
 //! - [`ObjectDevice`]: the device. [`info`], [`verify`].
 //! - [`JournaledDevice`]: the same with a journal on a disk of this machine.
 //! - [`Policy`]: which [`State`]s are kept.
-//! - [`facts_of_this_process`]: for whoever watches it.
+//! - [`InUse`], and the [`Facts`] that it gives: for whoever watches a device.
 //! - [`streams`]: streams of snapshots in a store, whatever file systems they come from.
 //!
 //! # Invariants
@@ -64,9 +64,9 @@ mod content;
 mod copies;
 mod deletion;
 mod device;
+mod doomed;
 mod each;
 mod error;
-mod facts;
 mod fetch;
 mod flush;
 mod garbage;
@@ -89,38 +89,42 @@ mod probe;
 mod quantity;
 mod reading;
 mod rebuild;
+mod requests;
 mod seen;
 mod segment;
 mod settings;
+mod state_name;
 mod states;
 mod store;
 pub mod streams;
 mod tend;
 mod timer;
 mod verify;
+mod watch;
 mod writer;
 
-pub use address::{Address, StateName, is_url};
-pub use cache::CacheFolder;
+pub use address::{Address, is_url};
 pub use clone::{Beside, clone};
 pub use deletion::{Deletion, deletable, delete};
-pub use device::ObjectDevice;
+pub use device::{InUse, ObjectDevice};
 pub use error::ObjectsError;
-pub use facts::{Facts, JournalFacts, Writing, facts_of_this_process};
 pub use garbage::Collected;
 pub use info::{Info, LeaseInfo, info};
-pub use journal::{JournalOptions, JournaledDevice, add_journal};
+pub use journal::{JournaledDevice, add_journal};
 pub use keys::{DataKey, KeySource, Keys, Slot};
-pub use options::Options;
+pub use options::{CacheFolder, JournalOptions, Options};
 pub use quantity::{parse_seconds, parse_size};
 pub use rebuild::rebuild;
+pub use requests::Requests;
 pub use settings::{Cached, Settings};
+pub use state_name::StateName;
 pub use states::{Policy, State};
 #[cfg(feature = "remote")]
 pub use store::Remote;
 pub use store::{
-    Counting, Directory, Encrypted, Layer, Listed, Problem, Requests, Retrying, Store, StoreError,
-    Version, Versioned, requests_of_this_process,
+    Counting, Directory, Encrypted, Layer, Listed, Problem, Retrying, Store, StoreError, Version,
+    Versioned, requests_of_this_process,
 };
 pub use timer::Timer;
 pub use verify::{Finding, Verified, verify};
+pub use watch::{Facts, JournalFacts, Watch, Writing};

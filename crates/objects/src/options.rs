@@ -1,9 +1,7 @@
 //! How a device is opened.
 
+use std::path::PathBuf;
 use std::time::Duration;
-
-use crate::cache::CacheFolder;
-use crate::writer;
 
 /// The bounds of the content of a full segment, in bytes.
 const LEAST_SEGMENT_BYTES: u64 = 1 << 20;
@@ -11,6 +9,30 @@ const MOST_SEGMENT_BYTES: u64 = 8 << 20;
 
 /// A device works with so much memory.
 const LEAST_MEMORY_BYTES: u64 = 32 << 20;
+
+/// The most segments that wait for the store.
+pub(crate) const MOST_UNSENT: usize = 8;
+
+/// The most segments in memory: those, and the open one.
+const MOST_SEGMENTS: usize = MOST_UNSENT + 1;
+
+/// A folder for content of segments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheFolder {
+    /// Where it is. Larder makes it.
+    pub path: PathBuf,
+    /// How many bytes its files take at most.
+    pub capacity_bytes: u64,
+}
+
+/// Where the journals of this machine are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalOptions {
+    /// A file or block device, or a directory with a file for each device.
+    pub path: PathBuf,
+    /// How long a new file becomes, in bytes.
+    pub len_bytes: u64,
+}
 
 /// How a device is opened.
 #[derive(Clone, Debug)]
@@ -55,7 +77,7 @@ impl Options {
     pub fn within(self, memory_bytes: u64) -> Self {
         let memory_bytes = memory_bytes.max(LEAST_MEMORY_BYTES);
         let request_bytes = memory_bytes / 6;
-        let segments = writer::MOST_SEGMENTS as u64;
+        let segments = MOST_SEGMENTS as u64;
         let segment_bytes = memory_bytes / 4 / segments;
         let segment_bytes = segment_bytes.clamp(LEAST_SEGMENT_BYTES, MOST_SEGMENT_BYTES);
         Self {

@@ -7,8 +7,8 @@ use larder_device::Trouble;
 use parking_lot::Mutex;
 
 use crate::error::ObjectsError;
-use crate::facts;
 use crate::timer::Timer;
+use crate::watch::Watch;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
@@ -18,6 +18,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Patience {
     timer: Timer,
+    watch: Watch,
     /// For ever, if there is none.
     most: Mutex<Option<Duration>>,
     /// When it ends, once nothing is lost by an error any more.
@@ -34,8 +35,9 @@ struct Waiting {
 
 impl Patience {
     /// Repeats each request for up to `most`; for ever, if there is none.
-    pub(crate) fn new(most: Option<Duration>, timer: Timer) -> Self {
-        Self { timer, most: Mutex::new(most), end: Mutex::default(), waiting: Mutex::default() }
+    pub(crate) fn new(most: Option<Duration>, timer: Timer, watch: Watch) -> Self {
+        let (end, waiting) = (Mutex::default(), Mutex::default());
+        Self { timer, watch, most: Mutex::new(most), end, waiting }
     }
 
     /// Why requests wait, if any does.
@@ -82,7 +84,7 @@ impl Patience {
         waiting.requests -= 1;
         if waiting.requests == 0 {
             waiting.last = None;
-            facts::end_outage();
+            self.watch.end_outage();
         }
         result
     }
@@ -115,7 +117,7 @@ impl Patience {
         let mut waiting = self.waiting.lock();
         if waiting.requests == 0 {
             tracing::warn!("{error}; what was written waits in memory, and is sent again");
-            facts::begin_outage();
+            self.watch.begin_outage();
         }
         waiting.requests += 1;
         waiting.last = Some(trouble(error));
@@ -139,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_may_succeed_later_is_repeated_and_told_meanwhile() {
-        let patience = Patience::new(None, Timer::default());
+        let patience = Patience::new(None, Timer::default(), Watch::default());
         for problem in [Problem::Temporary, Problem::Denied, Problem::Full, Problem::Other] {
             let attempts = Cell::new(0);
             let request = || {
@@ -159,7 +161,7 @@ mod tests {
 
     #[test]
     fn answers_are_final_and_a_device_that_is_lost_ends_it() {
-        let patience = Patience::new(None, Timer::default());
+        let patience = Patience::new(None, Timer::default(), Watch::default());
         for problem in [Problem::NotFound, Problem::Condition] {
             let attempts = Cell::new(0);
             let request = || {
@@ -177,7 +179,7 @@ mod tests {
 
     #[test]
     fn where_nothing_can_be_lost_there_is_no_patience() {
-        let patience = Patience::new(None, Timer::default());
+        let patience = Patience::new(None, Timer::default(), Watch::default());
         let go_on = || {
             patience.end_after(Duration::ZERO);
             Ok(())
@@ -189,7 +191,7 @@ mod tests {
     #[test]
     fn patience_has_an_end_if_the_user_wants_one() {
         for most in [Duration::ZERO, Duration::from_millis(100)] {
-            let patience = Patience::new(Some(most), Timer::default());
+            let patience = Patience::new(Some(most), Timer::default(), Watch::default());
             assert!(patience.repeat(|| Ok(()), || fail(Problem::Denied)).is_err());
             assert_eq!(patience.trouble(), None);
         }

@@ -17,12 +17,12 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::ObjectsError;
-use crate::facts;
 use crate::head;
 use crate::lease::{HOLDS, Lease, new_name};
 use crate::manifest::Manifest;
 use crate::ownership::this_process;
 use crate::store::{Problem, Store};
+use crate::watch::Watch;
 
 /// After so long a reader makes its first lease, or one that holds on what it has chosen. Most
 /// have ended by then.
@@ -54,6 +54,7 @@ pub(crate) struct Read {
 #[derive(Debug)]
 struct Shared {
     store: Arc<dyn Store>,
+    watch: Watch,
     reader: String,
     wanted: Mutex<Wanted>,
     changed: Condvar,
@@ -87,6 +88,7 @@ impl Reading {
     pub(crate) fn begin(store: &Arc<dyn Store>) -> Arc<Self> {
         let shared = Arc::new(Shared {
             store: Arc::clone(store),
+            watch: store.watch().unwrap_or_default(),
             reader: this_process(0).to_string(),
             wanted: Mutex::default(),
             changed: Condvar::new(),
@@ -183,7 +185,7 @@ impl Drop for Reading {
         {
             tracing::debug!("{error}; a lease stays until it ends");
         }
-        facts::note_lease(None);
+        self.shared.watch.note_lease(None);
     }
 }
 
@@ -247,7 +249,7 @@ impl Shared {
             let mut wanted = self.wanted.lock();
             std::mem::replace(&mut wanted.safe_until, until)
         };
-        facts::note_lease(Some((self.store.timer(), until)));
+        self.watch.note_lease(Some((self.store.timer(), until)));
         if let Some(before) = before {
             // It ends by itself.
             let _ = self.store.delete(&before);

@@ -12,10 +12,9 @@ use std::path::PathBuf;
 
 use larder_platform::errno::in_words;
 
-use crate::cache::CacheFolder;
 use crate::head;
 use crate::manifest::Manifest;
-use crate::options::Options;
+use crate::options::{CacheFolder, Options};
 use crate::store::Store;
 
 pub(crate) const NAME: &str = "seen";

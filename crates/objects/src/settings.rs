@@ -5,10 +5,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::cache::CacheFolder;
 use crate::error::ObjectsError;
-use crate::journal::JournalOptions;
 use crate::keys::KeySource;
+use crate::options::{CacheFolder, JournalOptions};
 use crate::quantity::{parse_seconds, parse_size};
 
 /// Repeating requests ends after this time.

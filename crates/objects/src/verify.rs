@@ -171,7 +171,11 @@ fn segments_of(manifest: &Manifest, objects: &[ObjectRecord]) -> BTreeMap<Object
     let is_needed = |it: &&ObjectRecord| it.kind != Kind::Map && it.doomed.is_none();
     for object in objects.iter().filter(is_needed) {
         let needed = object.born..object.died.unwrap_or(u64::MAX).max(object.born);
-        add(object.id, object.len_bytes, &mut kept.range(needed).copied());
+        let mut states = kept.range(needed).copied().peekable();
+        // A clone's list has what only earlier states of its origin needed.
+        if states.peek().is_some() {
+            add(object.id, object.len_bytes, &mut states);
+        }
     }
     for segment in &manifest.tail {
         add(segment.id, segment.len_bytes, &mut kept.range(segment.born..).copied());

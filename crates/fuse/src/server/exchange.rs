@@ -116,6 +116,14 @@ impl Exchange {
         self.channel.say_how_it_ended(failure);
     }
 
+    /// Tells them why it waits at this time, if it does.
+    pub(crate) fn say_why_it_waits(&self) {
+        let current = self.server.read_recursive();
+        if let Some(why) = current.server.as_ref().and_then(|server| server.health().waits) {
+            self.channel.say_why_it_waits(&why);
+        }
+    }
+
     /// The generation of the last commit.
     pub(crate) fn generation(&self) -> Option<u64> {
         let current = self.server.read_recursive();

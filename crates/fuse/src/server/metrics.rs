@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use larder::JobStatus;
-use larder::objects::{Facts, facts_of_this_process};
+use larder::objects::{Facts, facts_of};
 
 use super::Server;
 
@@ -63,8 +63,7 @@ impl Server {
             text.put("device_errors_total", "counter", "Errors of all devices.", &values);
         }
         self.put_jobs(&mut text);
-        let facts = facts_of_this_process();
-        if facts != Facts::default() {
+        if let Some(facts) = facts_of(&self.filesystem) {
             put_objects(&mut text, &facts);
         }
         text.0

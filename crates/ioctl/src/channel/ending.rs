@@ -38,18 +38,25 @@ impl Ending {
         }
     }
 
-    /// Waits for the end of the server.
+    /// Waits for the end of the server. `waits` gets the reason whenever the server says that it
+    /// waits for a device.
     ///
     /// # Errors
     /// The reason why the last commit did not reach the devices; `UnexpectedEof` if the server
     /// ended without a report.
-    pub fn wait(self) -> io::Result<()> {
+    pub fn wait(self, mut waits: impl FnMut(String)) -> io::Result<()> {
         let mut body = Vec::new();
-        match frame::read(&self.socket, &mut body).map_err(frame::of_socket)? {
-            Some(Kind::Done) => Ok(()),
-            Some(Kind::Failed) => Err(frame::failure(&body)),
-            Some(_) => Err(invalid("a reply of another kind")),
-            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        loop {
+            return match frame::read(&self.socket, &mut body).map_err(frame::of_socket)? {
+                Some(Kind::Event) => {
+                    waits(String::from_utf8_lossy(&body).into_owned());
+                    continue;
+                }
+                Some(Kind::Done) => Ok(()),
+                Some(Kind::Failed) => Err(frame::failure(&body)),
+                Some(_) => Err(invalid("a reply of another kind")),
+                None => Err(io::ErrorKind::UnexpectedEof.into()),
+            };
         }
     }
 }

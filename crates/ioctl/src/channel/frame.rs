@@ -34,6 +34,8 @@ pub enum Kind {
     Token = 10,
     /// [`Authority::Image`](super::Authority::Image).
     Image = 11,
+    /// [`Request::Collect`](super::Request::Collect).
+    Collect = 12,
     /// Either way: a part of the request's data.
     Data = 0x100,
     /// From the client: there is no more data.
@@ -48,7 +50,7 @@ pub enum Kind {
     Failed = 0x201,
 }
 
-const KINDS: [Kind; 17] = [
+const KINDS: [Kind; 18] = [
     Kind::Send,
     Kind::Receive,
     Kind::Ending,
@@ -60,6 +62,7 @@ const KINDS: [Kind; 17] = [
     Kind::Commit,
     Kind::Token,
     Kind::Image,
+    Kind::Collect,
     Kind::Data,
     Kind::End,
     Kind::Stop,

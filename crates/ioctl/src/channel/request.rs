@@ -37,13 +37,17 @@ pub enum Request {
     /// after [`End`](Kind::End), and is empty.
     State,
     /// Report, once the mount is gone, whether the last commit reached the devices. An empty
-    /// [`Event`](Kind::Event) confirms the request; the reply comes at the end of the server and is
-    /// empty.
+    /// [`Event`](Kind::Event) confirms the request. While the last commit waits for a device, further
+    /// ones say why. The reply comes at the end of the server and is empty.
     Ending,
     /// Make all changes durable, also those that only the kernel has. The reply is empty. A server
     /// whose last mount has ended closes the connection instead, and reports the same with
     /// [`Ending`](Self::Ending).
     Commit,
+    /// Delete what nothing needs any more on the object storage that the mount lies on. The reply has
+    /// three numbers: how many objects were rewritten, how many were deleted, and how many wait until
+    /// their time is over.
+    Collect,
     /// Change the mount options to these, separated by commas. The reply is empty.
     Remount(String),
     /// Mount in another place too, with these options, separated by commas. The reply is a
@@ -81,6 +85,7 @@ impl Request {
             Self::State => Kind::State,
             Self::Ending => Kind::Ending,
             Self::Commit => Kind::Commit,
+            Self::Collect => Kind::Collect,
             Self::Remount(_) => Kind::Remount,
             Self::Mount(_) => Kind::Mount,
         }
@@ -92,7 +97,7 @@ impl Request {
             Self::Send(request) => request.body(),
             Self::Receive(request) => request.body(),
             Self::Walk(request) => request.body(),
-            Self::Change | Self::State | Self::Ending | Self::Commit => Vec::new(),
+            Self::Change | Self::State | Self::Ending | Self::Commit | Self::Collect => Vec::new(),
             Self::Remount(words) | Self::Mount(words) => words.clone().into_bytes(),
         }
     }
@@ -119,6 +124,7 @@ impl Request {
             Kind::State if words.is_empty() => Ok(Self::State),
             Kind::Ending if words.is_empty() => Ok(Self::Ending),
             Kind::Commit if words.is_empty() => Ok(Self::Commit),
+            Kind::Collect if words.is_empty() => Ok(Self::Collect),
             _ => Err(invalid("a frame that is not a request")),
         }
     }
@@ -198,6 +204,7 @@ mod tests {
             Request::State,
             Request::Ending,
             Request::Commit,
+            Request::Collect,
             Request::Remount("ro,commit=5".to_owned()),
             Request::Mount("ro,subvol=a b".to_owned()),
             Request::Receive(ReceiveRequest { stop_at_end: false, max_errors: 0, ..receive }),

@@ -24,6 +24,7 @@ use larder_platform::errno::in_words;
 use xxhash_rust::xxh64::Xxh64;
 
 use super::ChunkKey;
+use crate::options::CacheFolder;
 use crate::pool::Pool;
 use crate::seen;
 
@@ -36,15 +37,6 @@ const MOST_WAITING: usize = 512;
 
 /// How exactly the time of a chunk's last use is known.
 const USE_TIME: Duration = Duration::from_secs(60);
-
-/// A folder for content of segments.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CacheFolder {
-    /// Where it is. Larder makes it.
-    pub path: PathBuf,
-    /// How many bytes its files take at most.
-    pub capacity_bytes: u64,
-}
 
 /// Chunks of one device's segments on a disk.
 #[derive(Debug)]

@@ -19,15 +19,14 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::ObjectsError;
-use crate::facts;
 use crate::fetch::ATTEMPTS;
 use crate::flush;
 use crate::id::{Kind, ObjectId};
 use crate::segment::pieces::{self, CHUNK_BYTES};
 use crate::store::Store;
+use crate::watch::Watch;
 
 use budget::Budget;
-pub use disk::CacheFolder;
 pub(crate) use disk::DiskCache;
 use memory::{Lookup, Memory};
 use window::MOST_CHUNKS;
@@ -51,13 +50,19 @@ pub(crate) struct Cache {
     memory: Mutex<Memory>,
     arrived: Condvar,
     on_their_way: Budget,
+    watch: Watch,
 }
 
 impl Cache {
-    pub(crate) fn new(capacity_bytes: u64, request_bytes: u64, on_disk: Option<DiskCache>) -> Self {
+    pub(crate) fn new(
+        capacity_bytes: u64,
+        request_bytes: u64,
+        on_disk: Option<DiskCache>,
+        watch: Watch,
+    ) -> Self {
         let memory = Mutex::new(Memory::new(capacity_bytes, request_bytes));
         let on_their_way = Budget::new(request_bytes);
-        Self { on_disk, memory, arrived: Condvar::new(), on_their_way }
+        Self { on_disk, memory, arrived: Condvar::new(), on_their_way, watch }
     }
 
     /// Fills `into` with the content of a segment from `offset` on.
@@ -141,7 +146,7 @@ impl Cache {
         loop {
             match memory.find(key, len_bytes) {
                 Lookup::Here(content) => {
-                    facts::note_found_in_memory(len_bytes);
+                    self.watch.note_found_in_memory(len_bytes);
                     return Ok(content);
                 }
                 Lookup::Coming => self.arrived.wait(&mut memory),
@@ -174,7 +179,7 @@ impl Cache {
             while !chunks.is_empty()
                 && let Some(content) = disk.get((segment, chunks.start))
             {
-                facts::note_found_on_disk(content.len() as u64);
+                self.watch.note_found_on_disk(content.len() as u64);
                 let mut memory = self.memory.lock();
                 memory.put((segment, chunks.start), std::slice::from_ref(&content));
                 chunks.start += 1;
@@ -209,7 +214,7 @@ impl Cache {
         drop(memory);
         self.arrived.notify_all();
         let found = result?;
-        facts::note_fetched(found.iter().map(|chunk| chunk.len() as u64).sum());
+        self.watch.note_fetched(found.iter().map(|chunk| chunk.len() as u64).sum());
         if let Some(disk) = &self.on_disk {
             for (index, chunk) in chunks.zip(found) {
                 disk.put((segment, index), chunk);

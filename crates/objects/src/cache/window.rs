@@ -31,6 +31,9 @@ const EVIDENCE: u64 = 8;
 /// Counts are halved after so many requests, so that the last ones count most.
 const REMEMBERED_REQUESTS: u64 = 32;
 
+/// After so many requests of which none was worth it, the next ones are shorter.
+const PATIENCE: u64 = 3;
+
 /// How many chunks to ask for at a place of which nothing is known: more if longer requests were
 /// worth it at other places.
 #[derive(Debug)]
@@ -41,20 +44,29 @@ pub(super) struct Habit {
     /// Those of them that brought, or would have brought if they had been longer, what another
     /// thread wanted.
     worth_it: u64,
+    /// Whether any was since the length was last raised: what a few requests have shown raises it
+    /// once, and not at each of those that follow.
+    is_news: bool,
+    /// Requests since then that were not.
+    in_vain: u64,
 }
 
 impl Habit {
     pub(super) fn new(most: u64) -> Self {
-        Self { chunks: 1, most, requests: 0, worth_it: 0 }
+        Self { chunks: 1, most, requests: 0, worth_it: 0, is_news: false, in_vain: 0 }
     }
 
     /// A thread lacks a chunk, near others that were wanted or far from all.
     pub(super) fn note_missing(&mut self, is_near: bool) {
         self.requests += 1;
-        self.worth_it += u64::from(is_near);
-        if self.requests >= EVIDENCE && 4 * self.worth_it > self.requests {
+        if is_near {
+            self.note_worth_it();
+        }
+        self.in_vain += 1;
+        if self.is_news && self.requests >= EVIDENCE && 4 * self.worth_it > self.requests {
             self.chunks = (2 * self.chunks).min(self.most);
-        } else if 8 * self.worth_it < self.requests {
+            self.is_news = false;
+        } else if self.in_vain > PATIENCE || 8 * self.worth_it < self.requests {
             self.chunks = (self.chunks / 2).max(1);
         }
         if self.requests >= REMEMBERED_REQUESTS {
@@ -66,6 +78,7 @@ impl Habit {
     /// A thread wants something that came along with what another one wanted.
     pub(super) fn note_worth_it(&mut self) {
         self.worth_it += 1;
+        (self.is_news, self.in_vain) = (true, 0);
     }
 
     pub(super) fn chunks(&self) -> u64 {
@@ -119,6 +132,31 @@ mod tests {
             habit.note_missing(false);
         }
         assert_eq!(habit.chunks(), 1);
+    }
+
+    #[test]
+    fn reads_that_lie_together_make_others_elsewhere_little_longer() {
+        // The trees of a file system are read first, and then a large file here and there.
+        let mut habit = Habit::new(MOST_CHUNKS);
+        for _ in 0..12 {
+            habit.note_missing(true);
+            habit.note_worth_it();
+        }
+        let mut asked = 0;
+        for _ in 0..60 {
+            habit.note_missing(false);
+            asked += habit.chunks();
+        }
+        assert!(asked <= 60 + 2 * MOST_CHUNKS * PATIENCE, "{asked}");
+        assert_eq!(habit.chunks(), 1);
+        // Those of a small file system say little.
+        let mut habit = Habit::new(MOST_CHUNKS);
+        let mut asked = 0;
+        for request in 0..68 {
+            habit.note_missing(request < 4);
+            asked += habit.chunks();
+        }
+        assert!(asked <= 68 + 8, "{asked}");
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use larder_device::{Access, Device, DeviceError, FileDevice};
 
-use super::JournalOptions;
 use super::header::{BLOCK, Header, MAGIC, RECORDS};
 use super::log::Log;
 use super::record::{Kind, Record, UNIT};
@@ -14,6 +13,7 @@ use crate::codec::Malformed;
 use crate::device::ObjectDevice;
 use crate::error::ObjectsError;
 use crate::manifest::{Manifest, Writer};
+use crate::options::JournalOptions;
 use crate::store::Store;
 
 /// The least length of a journal, in bytes: more than a few commits.

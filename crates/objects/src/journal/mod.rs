@@ -42,6 +42,7 @@ mod map;
 mod record;
 mod way;
 
+use std::any::Any;
 use std::fmt;
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -50,12 +51,12 @@ use std::time::Duration;
 
 use larder_device::{Device, DeviceError, Operation, Trouble, check_call};
 
-use crate::StateName;
 use crate::device::ObjectDevice;
 use crate::error::ObjectsError;
 use crate::head::{self, read_manifest};
-use crate::options::Options;
+use crate::options::{JournalOptions, Options};
 use crate::ownership::Right;
+use crate::state_name::StateName;
 use crate::states::State;
 use crate::store::Store;
 
@@ -66,15 +67,6 @@ use way::Shared;
 /// How long the thread waits for further flushes before the store gets one, if nothing else waits:
 /// each flush of the store costs a request.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// Where the journals of this machine are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JournalOptions {
-    /// A file or block device, or a directory with a file for each device.
-    pub path: PathBuf,
-    /// How long a new file becomes, in bytes.
-    pub len_bytes: u64,
-}
 
 impl JournalOptions {
     fn path_for(&self, uuid: &[u8; 16]) -> PathBuf {
@@ -192,6 +184,10 @@ impl Device for JournaledDevice {
 
     fn trouble(&self) -> Option<Trouble> {
         if self.shared.is_waited_for() { self.shared.inner.trouble() } else { None }
+    }
+
+    fn particulars(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.shared.inner.particulars()
     }
 
     fn doubt(&self, offset: u64, len_bytes: u64) -> bool {

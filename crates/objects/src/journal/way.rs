@@ -15,8 +15,8 @@ use super::map::Map;
 use super::record::{Kind, MOST_CONTENT, Record, UNIT, checksum, size};
 use crate::device::ObjectDevice;
 use crate::error::ObjectsError;
-use crate::facts::{self, JournalFacts};
 use crate::timer::Timer;
+use crate::watch::JournalFacts;
 
 /// How long the store is tried for when the device is closed: the journal keeps what it lacks.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -534,14 +534,14 @@ impl Shared {
             // Only space is lost if it fails.
             let _ = self.log.give_back();
         }
-        facts::note_journal(None);
+        self.inner.watch().note_journal(None);
     }
 
     fn tell(&self, ends: &Ends, is_given_up: bool) {
         let since = ends.ages.front().map(|(_, since)| *since).or(ends.written);
         let bytes = ends.end - ends.stored;
         let facts = JournalFacts { bytes, is_given_up };
-        facts::note_journal(Some((facts, since, self.timer.clone())));
+        self.inner.watch().note_journal(Some((facts, since, self.timer.clone())));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::{Deref, Range};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -9,6 +10,7 @@ use super::{Listed, Store, StoreError, Version, Versioned};
 use crate::id::Kind;
 use crate::manifest::Base;
 use crate::timer::Timer;
+use crate::watch::Watch;
 
 /// A store in which objects of early epochs are read from other places. They are never written or
 /// deleted there.
@@ -78,7 +80,15 @@ impl<S: Deref<Target: Store> + Send + Sync> Store for Based<S> {
         self.store.trouble()
     }
 
+    fn have_patience_for(&self, time: Duration) {
+        self.store.have_patience_for(time);
+    }
+
     fn timer(&self) -> Timer {
         self.store.timer()
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        self.store.watch()
     }
 }

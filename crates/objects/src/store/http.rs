@@ -79,6 +79,7 @@ impl HttpService for Client {
             None => collect(body).await?,
         };
         let range_bytes = range_bytes(&parts);
+        let is_deletion = parts.method == Method::POST && parts.uri.query() == Some("delete");
         let is_reading = [Method::GET, Method::HEAD].contains(&parts.method);
         // Elsewhere keys are wrong, and a request that changes something is another one.
         let is_led = is_reading && !parts.headers.contains_key(AUTHORIZATION);
@@ -113,6 +114,9 @@ impl HttpService for Client {
             Some(bytes) => read(&mut body, bytes, Longer::IsWrong).map_err(interrupted)?,
             None => Vec::new(),
         };
+        if is_deletion && let Some(refusal) = Refusal::of_deletion(status, &content) {
+            return Err(HttpError::new(HttpErrorKind::Unknown, refusal));
+        }
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(content)))
     }
 }

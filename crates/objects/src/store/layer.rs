@@ -3,10 +3,12 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::timer::Timer;
+use crate::watch::Watch;
 
 use super::{Listed, Store, StoreError, Version, Versioned};
 
@@ -31,6 +33,11 @@ pub trait Layer: Send + Sync + fmt::Debug {
     /// Why requests wait at this time, if any does.
     fn trouble(&self) -> Option<String> {
         self.below().trouble()
+    }
+
+    /// Repeats each request for so long only, from now on.
+    fn have_patience_for(&self, time: Duration) {
+        self.below().have_patience_for(time);
     }
 
     /// How its users measure time, if that is not as the other store says.
@@ -112,7 +119,15 @@ impl<L: Layer> Store for L {
         Layer::trouble(self)
     }
 
+    fn have_patience_for(&self, time: Duration) {
+        Layer::have_patience_for(self, time);
+    }
+
     fn timer(&self) -> Timer {
         Layer::timer(self).unwrap_or_else(|| self.below().timer())
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        self.below().watch()
     }
 }

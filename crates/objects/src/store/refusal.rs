@@ -64,6 +64,12 @@ impl Refusal {
         Self { status, code, text: text.chars().take(MOST_TEXT).collect() }
     }
 
+    /// What a reply says of the only object that a request for deletions has named.
+    pub(super) fn of_deletion(status: u16, body: &[u8]) -> Option<Self> {
+        let is_refused = body.windows(7).any(|part| part == b"<Error>");
+        is_refused.then(|| Self::new(status, &HeaderMap::new(), body))
+    }
+
     /// Whether a reply of this status has no other meaning for the caller.
     pub(super) fn is_one(status: u16) -> bool {
         is_elsewhere(status) || (status >= 400 && status != 404 && status != 412)
@@ -77,6 +83,7 @@ impl Refusal {
             _ if FOR_NOW.contains(&code) => Problem::Temporary,
             _ if OF_KEYS.contains(&code) => Problem::Denied,
             401 | 403 => Problem::Denied,
+            _ if code == "AccessDenied" => Problem::Denied,
             // Some servers say so although nothing is there: callers look.
             409 => Problem::Condition,
             405 | 501 | 505 => Problem::Unsupported,
@@ -137,6 +144,20 @@ mod tests {
         }
         assert_eq!(problem(501, "NotImplemented"), Problem::Unsupported);
         assert_eq!(problem(400, "InvalidArgument"), Problem::Other);
+    }
+
+    #[test]
+    fn a_list_of_deletions_may_tell_of_a_refusal() {
+        let list = |of_object: &str| format!("<DeleteResult>{of_object}</DeleteResult>");
+        let problem = |of_object: &str| {
+            let refusal = Refusal::of_deletion(200, list(of_object).as_bytes());
+            refusal.map(|it| it.problem())
+        };
+        assert_eq!(problem("<Deleted><Key>a</Key></Deleted>"), None);
+        let refused = |code: &str| format!("<Error><Key>a</Key><Code>{code}</Code></Error>");
+        assert_eq!(problem(&refused("AccessDenied")), Some(Problem::Denied));
+        assert_eq!(problem(&refused("SlowDown")), Some(Problem::Temporary));
+        assert_eq!(problem(&refused("InternalError")), Some(Problem::Temporary));
     }
 
     #[test]

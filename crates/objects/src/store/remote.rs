@@ -41,6 +41,8 @@ pub struct Remote {
     /// It knows the keys as they were when it was built.
     store: RwLock<Arc<dyn ObjectStore>>,
     url: Url,
+    /// In place of what the environment says.
+    endpoint: Option<String>,
     prefix: Path,
     name: String,
     /// For the objects that hold content; the usual one if there is none.
@@ -55,14 +57,25 @@ impl Remote {
     /// # Errors
     /// [`ObjectsError::Address`], also where the environment lacks something.
     pub fn new(url: &Url) -> Result<Self, ObjectsError> {
+        Self::with(url, None)
+    }
+
+    /// A bucket of S3 at a server that asks for no keys. For tests.
+    #[doc(hidden)]
+    pub fn at_endpoint(url: &Url, endpoint: &str) -> Result<Self, ObjectsError> {
+        Self::with(url, Some(endpoint))
+    }
+
+    fn with(url: &Url, endpoint: Option<&str>) -> Result<Self, ObjectsError> {
         let refused = |why: &dyn std::fmt::Display| ObjectsError::Address {
             text: shown(url),
             why: why.to_string(),
         };
         let (scheme, prefix) = ObjectStoreScheme::parse(url).map_err(|error| refused(&error))?;
         Ok(Self {
-            store: RwLock::new(build(&scheme, url).map_err(|error| refused(&error))?),
+            store: RwLock::new(build(&scheme, url, endpoint).map_err(|error| refused(&error))?),
             url: url.clone(),
+            endpoint: endpoint.map(str::to_owned),
             // Over HTTP a store begins where the URL leads to.
             prefix: if is_http(url) { Path::default() } else { prefix },
             name: shown(url),
@@ -128,7 +141,8 @@ impl Remote {
             result => return result,
         };
         let Ok((scheme, _)) = ObjectStoreScheme::parse(&self.url) else { return Err(error) };
-        let Ok(store) = build(&scheme, &self.url) else { return Err(error) };
+        let built = build(&scheme, &self.url, self.endpoint.as_deref());
+        let Ok(store) = built else { return Err(error) };
         *self.store.write() = Arc::clone(&store);
         request(&*store).map_err(failed)
     }
@@ -277,6 +291,7 @@ async fn gathered(
 fn build(
     scheme: &ObjectStoreScheme,
     url: &Url,
+    endpoint: Option<&str>,
 ) -> Result<Arc<dyn ObjectStore>, object_store::Error> {
     // Requests are repeated by `Retrying`, which signs them anew.
     let retry =
@@ -307,13 +322,17 @@ fn build(
                 .with_http_connector(Connector)
                 .build()?,
         ),
-        _ => Arc::new(
-            aws::added_to(AmazonS3Builder::from_env())?
-                .with_url(url.as_str())
-                .with_retry(retry)
-                .with_http_connector(Connector)
-                .build()?,
-        ),
+        _ => {
+            let builder = match endpoint {
+                Some(endpoint) => AmazonS3Builder::new()
+                    .with_endpoint(endpoint)
+                    .with_allow_http(true)
+                    .with_skip_signature(true),
+                None => aws::added_to(AmazonS3Builder::from_env())?,
+            };
+            let builder = builder.with_url(url.as_str()).with_retry(retry);
+            Arc::new(builder.with_http_connector(Connector).build()?)
+        }
     })
 }
 

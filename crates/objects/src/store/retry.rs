@@ -11,8 +11,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::{Layer, Problem, Store, StoreError};
-use crate::facts;
 use crate::timer::Timer;
+use crate::watch::Watch;
 
 /// The first pause between two attempts. Each one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -35,7 +35,8 @@ const LOST_PAUSE: Duration = Duration::from_secs(5);
 pub struct Retrying<S> {
     store: S,
     timer: Timer,
-    patience: Duration,
+    watch: Watch,
+    patience: Mutex<Duration>,
     has_answered: AtomicBool,
     /// Whether a warning has told that it does not answer.
     is_told: AtomicBool,
@@ -51,8 +52,9 @@ impl<S: Store> Retrying<S> {
     pub fn new(store: S, patience: Duration) -> Self {
         Self {
             timer: store.timer(),
+            watch: store.watch().unwrap_or_default(),
             store,
-            patience,
+            patience: Mutex::new(patience),
             has_answered: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
             lost: Mutex::default(),
@@ -62,7 +64,8 @@ impl<S: Store> Retrying<S> {
 
     fn patience(&self) -> Duration {
         let has_answered = self.has_answered.load(Ordering::Relaxed);
-        if has_answered { self.patience } else { self.patience.min(FIRST_PATIENCE) }
+        let patience = *self.patience.lock();
+        if has_answered { patience } else { patience.min(FIRST_PATIENCE) }
     }
 
     fn repeat<T>(
@@ -77,7 +80,6 @@ impl<S: Store> Retrying<S> {
             }
             lost => lost.is_some(),
         };
-        let patience = if is_lost { Duration::ZERO } else { self.patience() };
         let started = self.timer.now();
         let mut pause = FIRST_PAUSE;
         loop {
@@ -89,8 +91,9 @@ impl<S: Store> Retrying<S> {
                 }
             };
             if self.trouble.lock().replace(error.to_string()).is_none() {
-                facts::begin_outage();
+                self.watch.begin_outage();
             }
+            let patience = if is_lost { Duration::ZERO } else { self.patience() };
             let left = patience.saturating_sub(self.timer.elapsed(started));
             if left.is_zero() {
                 self.set_lost(Some(self.timer.now()));
@@ -107,7 +110,7 @@ impl<S: Store> Retrying<S> {
     fn note_answer(&self) {
         self.has_answered.store(true, Ordering::Relaxed);
         if self.trouble.lock().take().is_some() {
-            facts::end_outage();
+            self.watch.end_outage();
         }
         if self.lost().is_some() {
             self.set_lost(None);
@@ -129,7 +132,7 @@ impl<S: Store> Retrying<S> {
 impl<S> Drop for Retrying<S> {
     fn drop(&mut self) {
         if self.trouble.lock().take().is_some() {
-            facts::end_outage();
+            self.watch.end_outage();
         }
     }
 }
@@ -157,6 +160,11 @@ impl<S: Store> Layer for Retrying<S> {
 
     fn trouble(&self) -> Option<String> {
         self.trouble.lock().clone()
+    }
+
+    fn have_patience_for(&self, time: Duration) {
+        let mut patience = self.patience.lock();
+        *patience = time.min(*patience);
     }
 }
 
@@ -218,6 +226,18 @@ mod tests {
         assert!(retrying.lost().is_none());
         attempts.set(0);
         assert!(retrying.repeat("object", fail).is_err() && attempts.get() > 1);
+    }
+
+    #[test]
+    fn patience_ends_sooner_for_requests_that_are_repeated_already() {
+        let retrying = Retrying::new(Directory::new("/nowhere"), Duration::from_secs(300));
+        let attempts = Cell::new(0);
+        let result: Result<(), _> = retrying.repeat("object", || {
+            attempts.set(attempts.get() + 1);
+            Layer::have_patience_for(&retrying, Duration::ZERO);
+            Err(temporary())
+        });
+        assert_eq!((result.unwrap_err().problem, attempts.get()), (Problem::Temporary, 1));
     }
 
     #[test]

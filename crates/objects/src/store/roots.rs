@@ -5,7 +5,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use larder_platform::errno::in_words;
 use ureq::tls::{Certificate, PemItem, RootCerts, parse_pem};
@@ -15,8 +15,18 @@ const BUNDLE: &str = "AWS_CA_BUNDLE";
 /// Variables that say where those of the system are.
 const OF_SYSTEM: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// The authorities for this process. An error names the variable that is wrong.
+/// The authorities for this process, which reads them once. An error names the variable that is
+/// wrong.
 pub(super) fn trusted() -> Result<RootCerts, String> {
+    static TRUSTED: OnceLock<RootCerts> = OnceLock::new();
+    if let Some(trusted) = TRUSTED.get() {
+        return Ok(trusted.clone());
+    }
+    let trusted = read_all()?;
+    Ok(TRUSTED.get_or_init(|| trusted).clone())
+}
+
+fn read_all() -> Result<RootCerts, String> {
     let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
     let system = rustls_native_certs::load_native_certs();
     let of_system = system.certs.iter().map(|it| Certificate::from_der(it).to_owned()).collect();

@@ -28,23 +28,23 @@ use crate::clock::Clock;
 use crate::compact;
 use crate::confirmed::Confirmed;
 use crate::content::Content;
+use crate::doomed;
 use crate::each::each;
 use crate::error::ObjectsError;
-use crate::facts::Writing;
 use crate::flush::{Flush, MOST_CONTENT_BYTES};
-use crate::garbage;
 use crate::head::{Stored, read_manifest};
 use crate::hold;
 use crate::id::{Kind, ObjectId};
 use crate::manifest::{Manifest, TailSegment};
 use crate::map::{Checkpoint, NewCheckpoint, ObjectRecord, Place, Recent};
-use crate::options::Options;
+use crate::options::{MOST_UNSENT, Options};
 use crate::patience::Patience;
 use crate::pool::Pool;
 use crate::segment::{Closed, OpenSegment};
 use crate::states::State;
 use crate::store::Store;
 use crate::timer::Timer;
+use crate::watch::{Watch, Writing};
 
 mod commit;
 mod open;
@@ -55,12 +55,6 @@ pub(crate) use commit::Commit;
 pub(crate) use open::Open;
 use open::Sealed;
 use shared::Shared;
-
-/// The most segments that wait for the store.
-const MOST_UNSENT: usize = 8;
-
-/// The most segments in memory: those, and the open one.
-pub(crate) const MOST_SEGMENTS: usize = MOST_UNSENT + 1;
 
 const UPLOADING_THREADS: usize = 6;
 
@@ -109,8 +103,9 @@ impl Writer {
         objects: Vec<ObjectRecord>,
         clock: Clock,
         options: &Options,
+        watch: &Watch,
     ) -> Self {
-        let patience = Patience::new(options.patience, content.store.timer());
+        let patience = Patience::new(options.patience, content.store.timer(), watch.clone());
         let shared = Shared::new(content, patience, &manifest);
         let open = Open::new(manifest.epoch, options.segment_bytes);
         shared.expect(&open.segment);
@@ -278,7 +273,7 @@ impl Writer {
             return true;
         }
         manifest.thin_out(self.clock.now());
-        garbage::is_there(&objects, &manifest)
+        doomed::is_there(&objects, &manifest)
     }
 
     /// Flushes, and says in the manifest that nobody writes.
@@ -410,7 +405,7 @@ impl Writer {
             let _no_writer = self.open.lock();
             content.recent.forget(&tail.iter().map(|segment| segment.id).collect());
         }
-        self.delete_expired_later(&old, commit, state.time);
+        self.delete_expired_later(commit, state.time);
         self.rewrite_later();
         Ok(())
     }
@@ -433,7 +428,7 @@ impl Writer {
         for since in new.objects.iter_mut().filter_map(|object| object.doomed.as_mut()) {
             *since = (*since).min(state.time);
         }
-        garbage::doom(&mut new.objects, &manifest, state.time);
+        doomed::doom(&mut new.objects, &manifest, state.time);
         let name = Kind::Map.name(new.id);
         let (map, checkpoint, objects) = new.finish(before, old);
         manifest.root = checkpoint.at;
@@ -506,10 +501,9 @@ impl Writer {
         Arc::clone(&self.commit.lock().objects)
     }
 
-    /// Deletes in the background what the checkpoint before called doomed, which had the objects
-    /// `before`, if its time is over.
-    fn delete_expired_later(&self, before: &[ObjectRecord], commit: &mut Commit, now: u64) {
-        let expired = expired(before, &commit.manifest, now);
+    /// Deletes in the background what the checkpoint in the store calls doomed, if its time is over.
+    fn delete_expired_later(&self, commit: &mut Commit, now: u64) {
+        let expired = expired(&commit.objects, &commit.manifest, now);
         if expired.is_empty() || !commit.is_copied(self.store()) {
             return;
         }

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use super::{Writer, changes};
-use crate::StateName;
 use crate::error::ObjectsError;
 use crate::head::find_state;
 use crate::id::{Kind, ObjectId};
 use crate::manifest::TailSegment;
 use crate::map::{NewCheckpoint, ObjectRecord};
 use crate::past::Past;
+use crate::state_name::StateName;
 use crate::states::State;
 
 impl Writer {

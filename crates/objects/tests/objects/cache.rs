@@ -7,6 +7,8 @@ use std::sync::Arc;
 use larder_device::Device;
 use larder_objects::{CacheFolder, Directory, ObjectDevice, Options, Policy, Store, rebuild};
 
+use crate::support::scratch;
+
 const MIB: usize = 1 << 20;
 const LEN: usize = 24 * MIB;
 
@@ -45,7 +47,7 @@ fn write_at(folder: &Path, content: &[u8], offset: u64) {
 
 #[test]
 fn a_later_process_requests_nothing_that_is_on_disk() {
-    let temporary = tempfile::tempdir().unwrap();
+    let temporary = scratch();
     let (store, cache) = (temporary.path().join("store"), temporary.path().join("cache"));
     write(&store, &content(0));
     let opening = open(&store, &cache).requests().gets;
@@ -61,7 +63,7 @@ fn a_later_process_requests_nothing_that_is_on_disk() {
 
 #[test]
 fn a_store_that_was_set_back_is_not_mixed_with_what_it_was() {
-    let temporary = tempfile::tempdir().unwrap();
+    let temporary = scratch();
     let (store, cache) = (temporary.path().join("store"), temporary.path().join("cache"));
     write(&store, &content(0));
     let backup = fs::read(store.join("manifest")).unwrap();
@@ -80,7 +82,7 @@ fn a_store_that_was_set_back_is_not_mixed_with_what_it_was() {
 
 #[test]
 fn reads_here_and_there_fetch_little() {
-    let temporary = tempfile::tempdir().unwrap();
+    let temporary = scratch();
     let (store, cache) = (temporary.path().join("store"), temporary.path().join("cache"));
     let content = content(0);
     write(&store, &content);
@@ -102,7 +104,7 @@ fn reads_here_and_there_fetch_little() {
 #[test]
 fn nothing_is_requested_behind_the_end_of_a_segment() {
     const SMALL: usize = 200_000;
-    let temporary = tempfile::tempdir().unwrap();
+    let temporary = scratch();
     let (store, cache) = (temporary.path().join("store"), temporary.path().join("cache"));
     write(&store, &content(0));
     write(&store, &content(1)[..SMALL]);
@@ -126,7 +128,7 @@ fn nothing_is_requested_behind_the_end_of_a_segment() {
 /// A caller whose own checksum fails gets what the store has, not what was kept.
 #[test]
 fn what_is_doubted_is_fetched_again() {
-    let temporary = tempfile::tempdir().unwrap();
+    let temporary = scratch();
     let (store, cache) = (temporary.path().join("store"), temporary.path().join("cache"));
     write(&store, &content(0));
     drop(read(&open(&store, &cache)));

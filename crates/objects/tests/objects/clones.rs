@@ -6,12 +6,12 @@ use std::sync::Arc;
 use larder_device::Device;
 use larder_objects::{
     Address, Beside, Directory, ObjectDevice, ObjectsError, Options, Policy, StateName, Store,
-    clone, info, verify,
+    clone, info, rebuild, verify,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::support::{assert_sound, seed};
+use crate::support::{self, MemoryStore, assert_sound, scratch, seed};
 
 const BLOCK: usize = 512;
 const BLOCKS: usize = 64;
@@ -99,7 +99,7 @@ impl Family<'_> {
 fn neither_side_changes_the_other() {
     for round in 0..12 {
         let mut rng = StdRng::seed_from_u64(seed() + round);
-        let folder = tempfile::tempdir().unwrap();
+        let folder = scratch();
         let mut family = Family { folder: folder.path(), copies: Vec::new() };
         let name = "first".to_owned();
         ObjectDevice::create(&*family.store(&name), (BLOCK * BLOCKS) as u64, NOTHING, 0).unwrap();
@@ -124,7 +124,7 @@ fn neither_side_changes_the_other() {
 
 #[test]
 fn what_only_a_clone_needed_goes_after_the_clone_has_gone() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = scratch();
     let mut family = Family { folder: folder.path(), copies: Vec::new() };
     let name = "first".to_owned();
     let store = family.store(&name);
@@ -159,7 +159,7 @@ fn what_only_a_clone_needed_goes_after_the_clone_has_gone() {
 
 #[test]
 fn a_clone_replaces_nothing_and_needs_a_state_that_is_kept() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = scratch();
     let family = Family { folder: folder.path(), copies: Vec::new() };
     let (first, second) = (family.store("first"), family.store("second"));
     for store in [&first, &second] {
@@ -178,4 +178,57 @@ fn a_clone_replaces_nothing_and_needs_a_state_that_is_kept() {
     let error = from(Some(&StateName::Number(99)), &third).unwrap_err();
     assert!(matches!(error, ObjectsError::NoSuchState { .. }), "{error}");
     assert!(info(&*first).unwrap().clones.is_empty());
+}
+
+#[test]
+fn a_clone_needs_nothing_that_only_earlier_states_needed() {
+    let folder = scratch();
+    let family = Family { folder: folder.path(), copies: Vec::new() };
+    let (first, second) = (family.store("first"), family.store("second"));
+    let all = "all=1h".parse().unwrap();
+    ObjectDevice::create(&*first, (BLOCK * BLOCKS) as u64, all, 0).unwrap();
+    let device = ObjectDevice::open_elsewhere(Arc::clone(&first), &options()).unwrap();
+    for value in 1..4 {
+        device.write_at(&vec![value; BLOCK * BLOCKS], 0).unwrap();
+        // The list of objects has those that an earlier state needs.
+        device.collect_garbage(|_, _| ()).unwrap();
+    }
+    let (origin, there) =
+        (Beside { store: &*first, way: "../first" }, Beside { store: &*second, way: "../second" });
+    clone(origin, there, None).unwrap();
+    device.set_policy(NOTHING, 0).unwrap();
+    for _ in 0..3 {
+        device.collect_garbage(|_, _| ()).unwrap();
+    }
+    assert_sound(&first);
+    assert_sound(&second);
+}
+
+#[test]
+fn a_clone_outlives_a_manifest_of_its_origin_without_a_copy() {
+    let store = Arc::new(MemoryStore::default());
+    let there = support::Beside { store: Arc::clone(&store), place: "clone".to_owned() };
+    let there: Arc<dyn Store> = Arc::new(there);
+    ObjectDevice::create(&*store, (BLOCK * BLOCKS) as u64, NOTHING, 0).unwrap();
+    let origin: Arc<dyn Store> = Arc::clone(&store) as _;
+    let device = ObjectDevice::open_elsewhere(Arc::clone(&origin), &options()).unwrap();
+    device.write_at(&vec![1; BLOCK * BLOCKS], 0).unwrap();
+    device.flush().unwrap();
+    drop(device);
+    // As if the last copy could not be made.
+    let names = store.names();
+    store.delete(names.iter().rfind(|it| it.starts_with("copies/")).unwrap()).unwrap();
+    clone(
+        Beside { store: &*origin, way: "../main" },
+        Beside { store: &*there, way: "../clone" },
+        None,
+    )
+    .unwrap();
+    store.delete("manifest").unwrap();
+    rebuild(&*origin).unwrap();
+    let device = ObjectDevice::open_elsewhere(origin, &options()).unwrap();
+    for _ in 0..3 {
+        device.collect_garbage(|_, _| ()).unwrap();
+    }
+    assert_sound(&there);
 }

@@ -17,7 +17,7 @@ use larder_objects::{
     Version, Versioned, verify,
 };
 
-use crate::support::{Asking, MemoryStore, assert_sound, count_down, keys, opened};
+use crate::support::{Asking, MemoryStore, assert_sound, count_down, keys, opened, scratch};
 
 const MIB: usize = 1 << 20;
 const LEN: usize = 12 * MIB;
@@ -159,7 +159,7 @@ fn ask_again(key: Option<&DataKey>) {
             let store = Arc::new(Liar::new(wrong, u64::MAX, 0));
             written(&opened(Arc::clone(&store), key));
             let store = Arc::new(into_store(store).again(wrong, first, 2));
-            let folder = tempfile::tempdir().unwrap();
+            let folder = scratch();
             let found = read(&opened(Arc::clone(&store), key), Some(folder.path()));
             assert!(found == content(), "{wrong:?} {first}");
             if store.replies() <= first {

@@ -16,7 +16,7 @@ use larder_objects::{
 };
 use tempfile::TempDir;
 
-use crate::support::{MemoryStore, assert_sound, opened};
+use crate::support::{MemoryStore, assert_sound, opened, scratch};
 
 /// What nobody may find in a store.
 const SECRETS: [&[u8]; 3] = [b"bread and butter", b"tuesday", b"LarderOM"];
@@ -83,7 +83,7 @@ fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 #[test]
 fn nothing_can_be_read_in_the_store() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = scratch();
     let store = opened(Directory::new(folder.path()), Some(&DataKey::random()));
     write(&store);
     send(&store);
@@ -166,7 +166,7 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { folder: scratch() }
     }
 
     fn path(&self, name: &str) -> PathBuf {

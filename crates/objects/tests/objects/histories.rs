@@ -8,15 +8,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::server::{MAIN, Served, troubled};
 use crate::support::{
-    MemoryStore, Network, Persistent, assert_sound, effort, explore, opened, seed,
+    Beside as StoreBeside, MemoryStore, Network, Persistent, assert_sound, effort, explore, opened,
+    seed,
 };
 use bytes::Bytes;
 use larder_device::Device;
 use larder_objects::{
-    DataKey, Listed, ObjectDevice, ObjectsError, Options, Policy, StateName, Store, StoreError,
-    Version, Versioned, info, rebuild,
+    Beside, DataKey, Listed, ObjectDevice, ObjectsError, Options, Policy, StateName, Store,
+    StoreError, Version, Versioned, clone, delete, info, rebuild,
 };
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -62,8 +65,27 @@ struct Reader {
     has_lease: bool,
 }
 
+/// A device that began with a state of the first one.
+struct Clone {
+    place: String,
+    /// None if the request to make it failed: it may be there all the same.
+    image: Option<Image>,
+}
+
+/// How programs reach a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Straight,
+    /// By requests to a server.
+    Http,
+}
+
 struct History {
     rng: StdRng,
+    way: Way,
+    /// Ends the stores that a server offers.
+    served: Mutex<Vec<Served>>,
+    clones: Vec<Clone>,
     delete_after: u64,
     readers: Vec<Reader>,
     followers: Vec<ObjectDevice>,
@@ -79,18 +101,19 @@ struct History {
 }
 
 impl History {
-    fn new(seed: u64, store: MemoryStore, key: Option<DataKey>) -> Self {
+    fn new(seed: u64, store: MemoryStore, way: Way, key: Option<DataKey>) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let store = Arc::new(store);
         let policies = ["", "all=1h", "all=1h,hourly=1d,daily=30d"];
         let policy: Policy = policies[rng.random_range(0..policies.len())].parse().unwrap();
         let delete_after = [0, 600][rng.random_range(0..2)];
         store.set_clock(rng.random_range(0..1 << 32));
-        let seen = opened(Arc::clone(&store), key.as_ref());
-        ObjectDevice::create(&*seen, BLOCKS * BLOCK_BYTES, policy, delete_after).unwrap();
         let zeros = vec![0; BLOCKS as usize];
-        Self {
+        let history = Self {
             rng,
+            way,
+            served: Mutex::default(),
+            clones: Vec::new(),
             store,
             key,
             delete_after,
@@ -100,12 +123,51 @@ impl History {
             states: BTreeMap::from([(0, zeros.clone())]),
             possible: vec![zeros],
             next: 1,
+        };
+        let (seen, len_bytes) = (history.seen(), BLOCKS * BLOCK_BYTES);
+        ObjectDevice::create(&*seen, len_bytes, policy, delete_after).unwrap();
+        history
+    }
+
+    /// What a program sees at `place`, which reaches `store` on a way where so many requests fail.
+    fn reached(
+        &self,
+        store: impl Store + 'static,
+        place: &str,
+        trouble: (u64, f64),
+    ) -> Arc<dyn Store> {
+        let key = self.key.as_ref();
+        match self.way {
+            Way::Straight if place == MAIN => opened(Persistent(store), key),
+            Way::Straight => {
+                let store = Persistent(store);
+                opened(StoreBeside { store, place: place.to_owned() }, key)
+            }
+            Way::Http => {
+                let (seed, trouble) = trouble;
+                let served = Served::new(Arc::new(store), seed, troubled(seed, trouble));
+                let remote = served.at(place);
+                self.served.lock().push(served);
+                opened(Persistent(remote), key)
+            }
         }
     }
 
-    /// The store as a program on this machine sees it.
+    /// The store as a program sees it at `place`, whose requests all arrive.
+    fn seen_at(&self, place: &str) -> Arc<dyn Store> {
+        self.reached(Arc::clone(&self.store), place, (0, 0.0))
+    }
+
+    /// The same, for the device itself.
     fn seen(&self) -> Arc<dyn Store> {
-        opened(Arc::clone(&self.store), self.key.as_ref())
+        self.seen_at(MAIN)
+    }
+
+    /// A way to the store on which so many requests go wrong.
+    fn network(&mut self) -> (Arc<Network>, (u64, f64)) {
+        let trouble = if self.rng.random_bool(0.5) { 0.0 } else { 0.2 };
+        let network = Network::new(Arc::clone(&self.store), self.rng.random(), trouble);
+        (Arc::new(network), (self.rng.random(), trouble))
     }
 
     fn options(&mut self) -> Options {
@@ -123,14 +185,12 @@ impl History {
 
     /// Another machine opens the device for writing. All others are fenced then.
     fn open(&mut self) {
-        let trouble = if self.rng.random_bool(0.5) { 0.0 } else { 0.2 };
-        let network = Network::new(Arc::clone(&self.store), self.rng.random(), trouble);
-        let network = Arc::new(network);
+        let (network, trouble) = self.network();
         if self.rng.random_bool(0.2) {
             network.cut_after(self.rng.random_range(1..12));
         }
         let options = self.options();
-        let path = opened(Persistent(Arc::clone(&network)), self.key.as_ref());
+        let path = self.reached(Arc::clone(&network), MAIN, trouble);
         let Ok(device) = ObjectDevice::open_elsewhere(path, &options) else {
             // It may have fenced the others all the same.
             self.retire_fenced();
@@ -291,6 +351,73 @@ impl History {
         self.end(Writer { now: image, ..writer });
     }
 
+    /// Somebody makes a clone of a kept state.
+    fn clone(&mut self) {
+        let store = self.seen();
+        let states = info(&*store).unwrap().states;
+        let state = states[self.rng.random_range(0..states.len())];
+        let (options, name) = (self.options(), StateName::Number(state.number));
+        let device = ObjectDevice::open_read_only(store, Some(&name), &options).unwrap();
+        let image = read(&device).unwrap();
+        drop(device);
+        let place = format!("clone{}", self.clones.len());
+        let (network, trouble) = self.network();
+        let origin = self.reached(Arc::clone(&network), MAIN, trouble);
+        let there = self.reached(Arc::clone(&network), &place, trouble);
+        let made = clone(
+            Beside { store: &*origin, way: &format!("../{MAIN}") },
+            Beside { store: &*there, way: &format!("../{place}") },
+            Some(&name),
+        );
+        assert!(made.is_ok() || network.may_fail(), "{made:?}");
+        // What is late comes before the clone is used.
+        network.calm();
+        self.clones.push(Clone { place, image: made.is_ok().then_some(image) });
+    }
+
+    /// A clone has what it had, and changes without the device.
+    fn use_clone(&mut self) {
+        let at = self.rng.random_range(0..self.clones.len());
+        let place = self.clones[at].place.clone();
+        let (store, options) = (self.seen_at(&place), self.options());
+        let Some(image) = &mut self.clones[at].image else { return };
+        if self.rng.random_bool(0.5) {
+            let device = ObjectDevice::open_read_only(store, None, &options).unwrap();
+            assert_eq!(read(&device).unwrap(), *image, "{place}");
+            return;
+        }
+        let device = ObjectDevice::open_elsewhere(store, &options).unwrap();
+        assert_eq!(read(&device).unwrap(), *image, "{place}");
+        for _ in 0..self.rng.random_range(0..4) {
+            let block = self.rng.random_range(0..BLOCKS);
+            let bytes = self.next.to_le_bytes().repeat(BLOCK_BYTES as usize / 8);
+            device.write_at(&bytes, block * BLOCK_BYTES).unwrap();
+            image[block as usize] = self.next;
+            self.next += 1;
+        }
+        if self.rng.random_bool(0.3) {
+            device.collect_garbage(|_, _| ()).unwrap();
+        }
+    }
+
+    /// All clones have what they had, and go.
+    fn end_clones(&mut self) {
+        for Clone { place, image } in std::mem::take(&mut self.clones) {
+            let store = self.seen_at(&place);
+            if let Some(image) = image {
+                assert_sound(&store);
+                let options = self.options();
+                let device =
+                    ObjectDevice::open_read_only(Arc::clone(&store), None, &options).unwrap();
+                assert_eq!(read(&device).unwrap(), image, "{place}");
+            }
+            match delete(&*store, true, |_, _| ()) {
+                Ok(_) | Err(ObjectsError::Missing { .. }) => {}
+                Err(error) => panic!("{place}: {error}"),
+            }
+        }
+    }
+
     fn step(&mut self) {
         if self.rng.random_bool(if self.writers.is_empty() { 0.4 } else { 0.01 }) {
             return self.pass_time();
@@ -307,6 +434,12 @@ impl History {
         if self.rng.random_bool(0.04) {
             return self.follow();
         }
+        if self.rng.random_bool(0.02) {
+            return self.clone();
+        }
+        if !self.clones.is_empty() && self.rng.random_bool(0.04) {
+            return self.use_clone();
+        }
         if self.writers.is_empty() || self.rng.random_bool(0.03) {
             return self.open();
         }
@@ -318,7 +451,7 @@ impl History {
             let writer = self.writers.swap_remove(at);
             return self.end(writer);
         }
-        let (next, seen) = (self.next, self.seen());
+        let (next, store) = (self.next, opened(Arc::clone(&self.store), self.key.as_ref()));
         let (rng, writer) = (&mut self.rng, &mut self.writers[at]);
         let first = rng.random_range(0..BLOCKS);
         let count = rng.random_range(1..=(BLOCKS - first).min(6));
@@ -351,7 +484,7 @@ impl History {
                     writer.has_unflushed = false;
                     if !writer.is_fenced {
                         self.possible = vec![writer.now.clone()];
-                        let number = info(&*seen).unwrap().state.number;
+                        let number = info(&*store).unwrap().state.number;
                         self.states.insert(number, writer.now.clone());
                     }
                 }
@@ -374,7 +507,7 @@ impl History {
                 if collected.is_ok() {
                     assert!(!writer.is_fenced, "a fenced writer has made a checkpoint");
                     self.possible = vec![writer.now.clone()];
-                    let number = info(&*seen).unwrap().state.number;
+                    let number = info(&*store).unwrap().state.number;
                     self.states.insert(number, writer.now.clone());
                 }
             }
@@ -401,6 +534,7 @@ impl History {
         drop(device);
         self.assert_states(&options);
         assert_sound(&store);
+        self.end_clones();
         assert_nothing_is_left(&self.store, &store, &options);
     }
 
@@ -451,6 +585,8 @@ fn assert_nothing_is_left(memory: &MemoryStore, store: &Arc<dyn Store>, options:
     for _ in 0..3 {
         let device = ObjectDevice::open_elsewhere(Arc::clone(store), options).unwrap();
         device.set_policy(nothing, 0).unwrap();
+        // A clone that failed may have left its hold.
+        device.forget_missing_clones().unwrap();
         device.collect_garbage(|_, _| ()).unwrap();
     }
     let info = info(&**store).unwrap();
@@ -537,9 +673,14 @@ fn writes_and_checkpoints_at_once() {
     }
 }
 
-fn assert_all_end_well(time: Duration, store: fn() -> MemoryStore, key: fn() -> Option<DataKey>) {
+fn assert_all_end_well(
+    time: Duration,
+    way: Way,
+    store: fn() -> MemoryStore,
+    key: fn() -> Option<DataKey>,
+) {
     explore(time, 10_000, |seed| {
-        let mut history = History::new(seed, store(), key());
+        let mut history = History::new(seed, store(), way, key());
         let steps = history.rng.random_range(5..120);
         (0..steps).for_each(|_| history.step());
         history.finish();
@@ -548,18 +689,28 @@ fn assert_all_end_well(time: Duration, store: fn() -> MemoryStore, key: fn() -> 
 
 #[test]
 fn every_history_ends_with_a_state_that_a_flush_made() {
-    assert_all_end_well(Duration::from_secs(120), MemoryStore::default, || None);
+    assert_all_end_well(Duration::from_secs(60), Way::Straight, MemoryStore::default, || None);
 }
 
 #[test]
 fn every_history_in_a_directory_ends_with_a_state_that_a_flush_made() {
-    assert_all_end_well(Duration::from_secs(20), MemoryStore::in_a_directory, || None);
+    assert_all_end_well(
+        Duration::from_secs(20),
+        Way::Straight,
+        MemoryStore::in_a_directory,
+        || None,
+    );
 }
 
 #[test]
 fn every_encrypted_history_ends_with_a_state_that_a_flush_made() {
     let key = || Some(DataKey::random());
-    assert_all_end_well(Duration::from_secs(20), MemoryStore::default, key);
+    assert_all_end_well(Duration::from_secs(15), Way::Straight, MemoryStore::default, key);
+}
+
+#[test]
+fn every_history_over_http_ends_with_a_state_that_a_flush_made() {
+    assert_all_end_well(Duration::from_secs(20), Way::Http, MemoryStore::default, || None);
 }
 
 #[test]

@@ -19,7 +19,9 @@ use larder_test_devices::{Fault, FaultDevice, Recording, RecordingDevice, Surviv
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::support::{MemoryStore, Network, Persistent, assert_sound, effort, error, explore};
+use crate::support::{
+    MemoryStore, Network, Persistent, assert_sound, effort, error, explore, scratch,
+};
 
 const BLOCK_BYTES: u64 = 512;
 const BLOCKS: u64 = 24;
@@ -495,7 +497,7 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let place = Self { folder: tempfile::tempdir().unwrap() };
+        let place = Self { folder: scratch() };
         create(&*place.store("origin"));
         fs::create_dir(place.journals()).unwrap();
         place

@@ -9,7 +9,7 @@ use larder_objects::{
     Versioned, clone, deletable, delete, info,
 };
 
-use crate::support::{MemoryStore, error};
+use crate::support::{MemoryStore, error, scratch};
 
 const BLOCK_BYTES: usize = 4096;
 
@@ -259,7 +259,7 @@ fn what_is_used_is_not_deleted() {
 
 #[test]
 fn an_origin_outlives_its_clones() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = scratch();
     let at = |name: &str| Arc::new(larder_objects::Directory::new(folder.path().join(name)));
     let (origin, copy) = (at("origin"), at("copy"));
     ObjectDevice::create(&*origin, 1 << 20, "".parse().unwrap(), 0).unwrap();

@@ -14,6 +14,7 @@ mod outages;
 mod refusals;
 mod replies;
 mod runbook;
+mod server;
 mod streams;
 mod support;
 mod tending;

@@ -28,6 +28,13 @@ pub(crate) fn seed() -> u64 {
     std::env::var("LARDER_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
+/// A folder in memory, where durable writes cost nothing, if this system has one.
+pub(crate) fn scratch() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    folder.unwrap()
+}
+
 /// Runs histories, one for each seed, until `most` have run or the time is over.
 pub(crate) fn explore(
     time: Duration,
@@ -132,11 +139,9 @@ pub(crate) fn count_down(count: &AtomicU64) -> bool {
 impl MemoryStore {
     /// Objects in a directory, with a clock of the store's own.
     pub(crate) fn in_a_directory() -> Self {
-        let memory = Path::new("/dev/shm");
-        let folder =
-            if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-        let folder = folder.unwrap();
-        Self { directory: Some((Directory::new(folder.path()), folder)), ..Self::default() }
+        let folder = scratch();
+        let directory = Directory::new(folder.path().join("main"));
+        Self { directory: Some((directory, folder)), ..Self::default() }
     }
 
     /// A store in memory with the same objects.
@@ -159,12 +164,14 @@ impl MemoryStore {
         self.objects.lock().unwrap().now = now;
     }
 
+    /// The names of all objects, except those that lie beside.
     pub(crate) fn names(&self) -> Vec<String> {
         if let Some(directory) = self.directory() {
             let listed = directory.list("").unwrap();
             return listed.into_iter().map(|object| object.name).collect();
         }
-        self.objects.lock().unwrap().objects.keys().cloned().collect()
+        let objects = &self.objects.lock().unwrap().objects;
+        objects.keys().filter(|name| !name.starts_with("../")).cloned().collect()
     }
 
     fn put(
@@ -236,11 +243,17 @@ impl Store for MemoryStore {
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        if let Some(directory) = self.directory() {
-            return directory.list(prefix);
+        if let Some((directory, folder)) = &self.directory {
+            let Some(beside) = prefix.strip_prefix("../") else { return directory.list(prefix) };
+            let found = Directory::new(folder.path()).list(beside)?.into_iter();
+            return Ok(found.map(|it| Listed { name: format!("../{}", it.name), ..it }).collect());
         }
         let store = self.objects.lock().unwrap();
-        let below = store.objects.iter().filter(|(name, _)| name.starts_with(prefix));
+        let is_beside = prefix.starts_with("../");
+        let below = store
+            .objects
+            .iter()
+            .filter(|(name, _)| name.starts_with(prefix) && name.starts_with("../") == is_beside);
         Ok(below
             .map(|(name, object)| Listed {
                 name: name.clone(),
@@ -479,19 +492,19 @@ impl Store for Network {
 
 /// A store whose requests are repeated at once.
 #[derive(Debug)]
-pub(crate) struct Persistent(pub(crate) Arc<Network>);
+pub(crate) struct Persistent<S>(pub(crate) S);
 
-impl Layer for Persistent {
-    type Below = Arc<Network>;
+impl<S: Store> Layer for Persistent<S> {
+    type Below = S;
 
-    fn below(&self) -> &Arc<Network> {
+    fn below(&self) -> &S {
         &self.0
     }
 
     fn pass<T>(
         &self,
         _: &str,
-        call: impl Fn(&Arc<Network>) -> Result<T, StoreError>,
+        call: impl Fn(&S) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         for _ in 0..5 {
             match call(&self.0) {
@@ -500,5 +513,64 @@ impl Layer for Persistent {
             }
         }
         call(&self.0)
+    }
+}
+
+/// What lies beside a store, in the folder `place`, as the store there.
+#[derive(Debug)]
+pub(crate) struct Beside<S> {
+    pub(crate) store: S,
+    pub(crate) place: String,
+}
+
+impl<S: Store> Beside<S> {
+    /// The name of an object in the other store, which lies in the folder `main`.
+    fn name(&self, name: &str) -> String {
+        match name.strip_prefix("../main/") {
+            Some(name) => name.to_owned(),
+            None if name.starts_with("../") => name.to_owned(),
+            None => format!("../{}/{name}", self.place),
+        }
+    }
+}
+
+impl<S: Store> Store for Beside<S> {
+    fn name(&self) -> &str {
+        self.store.name()
+    }
+
+    fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        self.store.get(&self.name(name), range)
+    }
+
+    fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
+        self.store.get_versioned(&self.name(name))
+    }
+
+    fn try_create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
+        self.store.try_create(&self.name(name), content)
+    }
+
+    fn try_replace(
+        &self,
+        name: &str,
+        content: Bytes,
+        version: &Version,
+    ) -> Result<Version, StoreError> {
+        self.store.try_replace(&self.name(name), content, version)
+    }
+
+    fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.store.delete(&self.name(name))
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        let found = self.store.list(&self.name(prefix))?.into_iter();
+        let here = self.name("");
+        let named = |it: Listed| {
+            let name = it.name.strip_prefix(&here).unwrap_or(&it.name).to_owned();
+            Listed { name, ..it }
+        };
+        Ok(found.map(named).collect())
     }
 }

@@ -10,6 +10,7 @@
 mod parity;
 mod superblock;
 
+use std::any::Any;
 use std::io::IoSlice;
 use std::sync::Arc;
 
@@ -131,6 +132,13 @@ impl Volume {
     /// Why requests of a device wait at this time, if those of any do.
     pub fn trouble(&self) -> Option<Trouble> {
         self.devices().iter().find_map(|device| device.device()?.trouble())
+    }
+
+    /// What devices tell that only callers know who know their kind.
+    pub fn particulars(&self) -> Vec<Arc<dyn Any + Send + Sync>> {
+        let devices = self.devices();
+        let devices = devices.iter().filter_map(|device| device.device());
+        devices.filter_map(|device| device.particulars()).collect()
     }
 
     /// The devices with their newest states, if any of them has another state than this volume shows.

@@ -376,7 +376,7 @@ impl Mount {
         let watched = self.metrics.as_deref().map(|path| (path, prices));
         let served = serve(&mount, &mountpoint, &mut signals, watched, followed, begin);
         // Whatever ended it, the changes are kept.
-        let synced = mount.sync().with_context(|| {
+        let synced = mount.sync_at_the_end().with_context(|| {
             let generation = mount.generation().unwrap_or_default();
             format!("changes since generation {generation} did not reach the devices")
         });

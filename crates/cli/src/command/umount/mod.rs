@@ -58,6 +58,11 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// How often the wait checks what keeps the file system mounted.
 const LOOK: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(10);
+/// How long the last commit may wait for a device until this command ends with an error. The server
+/// goes on.
+const OUTAGE: Duration = Duration::from_secs(30);
+/// A server that waits says so again within this time.
+const SAID_AGAIN: Duration = Duration::from_secs(5);
 /// How long a server may go on, with everything committed and no visible user, before the wait
 /// ends: a user that this process cannot see holds the mount.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -164,6 +169,8 @@ struct Wait<'m> {
     is_quiet: bool,
     start: Instant,
     is_told: bool,
+    /// Since when the server says that it waits for a device, and when it has said so last.
+    waits: Option<(Instant, Instant)>,
     /// All changes are durable.
     is_committed: bool,
     /// The server goes on, for others.
@@ -174,7 +181,8 @@ impl<'m> Wait<'m> {
     fn new(mount: &'m MountEntry, users: &'m [Process], is_lazy: bool, is_quiet: bool) -> Self {
         let [is_told, is_committed, is_used] = Default::default();
         let start = Instant::now();
-        Self { mount, users, is_lazy, is_quiet, start, is_told, is_committed, is_used }
+        let waits = None;
+        Self { mount, users, is_lazy, is_quiet, start, is_told, waits, is_committed, is_used }
     }
 
     /// Waits until the server has committed, and then for its end while nothing else uses the file
@@ -192,6 +200,7 @@ impl<'m> Wait<'m> {
                         "the server ended without a word: changes that were not synced may be lost"
                     )
                 }
+                Ok(News::Waits(why)) => self.note_waiting(&why)?,
                 Ok(News::Failed(error)) => {
                     let what = "changes since the last commit did not reach the devices";
                     return Err(anyhow!(error).context(what));
@@ -205,6 +214,25 @@ impl<'m> Wait<'m> {
                 return Ok(());
             }
         }
+    }
+
+    /// Notes that the server waits for a device, and reports it once. An error after a while.
+    fn note_waiting(&mut self, why: &str) -> anyhow::Result<()> {
+        let now = Instant::now();
+        let lasting = self.waits.filter(|(_, last)| now - *last < SAID_AGAIN);
+        let (since, _) = lasting.unwrap_or((now, now));
+        if lasting.is_none() {
+            self.is_told = true;
+            let source = self.mount.source.display();
+            eprintln!("{source}: the last commit waits, and loses nothing meanwhile: {why}");
+        }
+        self.waits = Some((since, now));
+        ensure!(
+            now - since < OUTAGE,
+            "unmounted, but the last commit still waits: {why}. The server goes on, and ends once \
+             everything is written: do not end it before, and mount nothing elsewhere"
+        );
+        Ok(())
     }
 
     /// Waits until the server has unlocked `source`, which it does at its very end: other programs

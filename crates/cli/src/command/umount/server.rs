@@ -29,6 +29,8 @@ pub enum News {
     Committed,
     /// The commit failed.
     Failed(io::Error),
+    /// The last commit waits for a device, for this reason.
+    Waits(String),
     /// It has ended, after a commit or without one.
     Ended(io::Result<()>),
 }
@@ -51,7 +53,10 @@ impl MountServer {
         let Self { mut channel, ending } = self;
         if let Some(ending) = ending {
             let news = news.clone();
-            thread::spawn(move || news.send(News::Ended(ending.wait())));
+            thread::spawn(move || {
+                let ended = ending.wait(|why| drop(news.send(News::Waits(why))));
+                news.send(News::Ended(ended))
+            });
         }
         thread::spawn(move || match channel.call(&Request::Commit, &mut |_, _| Ok(())) {
             Ok(_) => drop(news.send(News::Committed)),

@@ -262,11 +262,10 @@ fn programs_go_on_when_the_server_was_killed() {
 
 /// Files that were synced, one after the other, while a fifth of all requests or replies is lost or
 /// refused: nothing but the end of the daemon ends the mount, and nothing is lost.
-#[test]
-fn synced_files_outlive_faults_and_the_daemon() {
+fn assert_synced_files_outlive_faults(bucket: &Bucket) {
     const FILES: u64 = 300;
-    let (bucket, mut rng) = (Bucket::in_memory(), StdRng::seed_from_u64(seed(7)));
-    let mut mounted = mounted(&bucket, "pantry");
+    let mut rng = StdRng::seed_from_u64(seed(7));
+    let mut mounted = mounted(bucket, "pantry");
     let content = |file: u64| file.to_le_bytes().repeat(1 + (file * 977 % 9000) as usize);
     bucket.set(super::Weather { errors_percent: 20, ..super::Weather::default() });
     let all = FILES * effort();
@@ -288,5 +287,16 @@ fn synced_files_outlive_faults_and_the_daemon() {
         assert!(found == content(file), "file {file}");
     }
     bucket.set(super::Weather::default());
-    end_and_check(&bucket, mounted);
+    end_and_check(bucket, mounted);
+}
+
+#[test]
+fn synced_files_outlive_faults_and_the_daemon() {
+    assert_synced_files_outlive_faults(&Bucket::in_memory());
+}
+
+#[test]
+#[ignore = "needs versitygw, a download"]
+fn synced_files_on_versitygw_outlive_faults_and_the_daemon() {
+    assert_synced_files_outlive_faults(&Bucket::in_directory());
 }

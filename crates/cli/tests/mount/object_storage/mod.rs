@@ -304,6 +304,79 @@ fn a_mount_without_patience_becomes_read_only() {
     mounted.unmount();
 }
 
+/// `larder umount` tells of an outage and comes to an end; the server goes on, and loses nothing.
+#[test]
+fn umount_in_an_outage_ends_and_loses_nothing() {
+    let bucket = Bucket::in_memory();
+    let mut mounted = mounted(&bucket, "pantry");
+    bucket.set(Weather { refusal: Some("503 Service Unavailable"), ..Weather::default() });
+    fs::write(mounted.join("bread"), "bread").unwrap();
+    let output = bucket.larder().arg("umount").arg(mounted.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("pantry: the last commit waits, and loses nothing"), "{said}");
+    assert!(said.contains("503") && said.contains("The server goes on"), "{said}");
+    bucket.set(Weather::default());
+    mounted.wait();
+    mounted.serve(&[]);
+    assert_eq!(mounted.shell("cat bread"), "bread");
+    mounted.unmount();
+}
+
+/// With a journal it need not wait: what the store lacks follows with the next mount.
+#[test]
+fn umount_in_an_outage_leaves_the_rest_to_the_journal() {
+    let bucket = Bucket::in_memory();
+    let mut mounted = mounted(&bucket, "pantry");
+    mounted.unmount();
+    let journal =
+        format!("journal={},journal-size=64M", mounted.folder().join("journal").display());
+    let options = ["-o", journal.as_str()];
+    mounted.serve(&options);
+    bucket.set(Weather { refusal: Some("503 Service Unavailable"), ..Weather::default() });
+    fs::write(mounted.join("bread"), "bread").unwrap();
+    succeed(bucket.larder().arg("umount").arg(mounted.path()));
+    mounted.wait();
+    let log = fs::read_to_string(mounted.log()).unwrap();
+    assert!(log.contains("bytes that the store may lack; mount it again on this machine"), "{log}");
+    bucket.set(Weather::default());
+    mounted.serve(&options);
+    assert_eq!(mounted.shell("cat bread"), "bread");
+    mounted.unmount();
+}
+
+/// Space comes back at once, through the server, and the mount goes on.
+#[test]
+fn gc_of_a_mount_is_done_by_its_server() {
+    let bucket = Bucket::in_memory();
+    let url = bucket.url("pantry");
+    let mut mounted = mounted(&bucket, "pantry");
+    mounted.unmount();
+    let gc = || succeed(bucket.larder().args(["--format", "json", "objects", "gc", &url]));
+    let nothing = ["objects", "gc", "--keep", "", "--delete-after", "0", &url];
+    succeed(bucket.larder().args(nothing));
+    mounted.serve(&[]);
+    let segments = || {
+        let info = succeed(bucket.larder().args(["--format", "json", "objects", "info", &url]));
+        let info: Value = serde_json::from_str(&info).unwrap();
+        info["objects-info"]["segments-size"].as_u64().unwrap_or_else(|| panic!("{info}"))
+    };
+    mounted.shell("head -c 20M /dev/urandom >large && sync large");
+    succeed(bucket.larder().args(["filesystem", "sync"]).arg(mounted.path()));
+    let full = segments();
+    mounted.shell("rm large && echo bread >bread");
+    succeed(bucket.larder().args(["filesystem", "sync"]).arg(mounted.path()));
+    gc();
+    gc();
+    assert!(segments() + (16 << 20) < full, "{} {full}", segments());
+    write_and_sync(&mounted.join("butter"), b"butter").unwrap();
+    // What is not for the server is refused while it writes.
+    let refused = bucket.larder().args(nothing).output().unwrap();
+    assert!(!refused.status.success());
+    assert_eq!(mounted.shell("cat bread butter"), "bread\nbutter");
+    mounted.unmount();
+}
+
 /// Keys in a file expire while they are used: the next attempt has those that the file has by then.
 #[test]
 fn credentials_are_read_again_when_a_server_refuses_them() {

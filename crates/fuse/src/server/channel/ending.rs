@@ -1,11 +1,15 @@
 //! Telling clients how the server ended.
 
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use larder_ioctl::channel::{Kind, frame};
 use rustix::io::Errno;
 
 use super::{Channel, MOST_CONNECTIONS};
+
+/// How long a client may take to hear why the server waits.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Channel {
     /// Tells all clients that asked whether the last commit reached the devices, or why it did not.
@@ -22,6 +26,15 @@ impl Channel {
                 }
             };
         }
+    }
+
+    /// Tells all clients that asked how the server ends why it waits at this time.
+    pub(in crate::server) fn say_why_it_waits(&self, why: &str) {
+        // One that has gone, or reads nothing, does not hold up the others.
+        self.connections.lock().watching.retain(|socket| {
+            let _ = socket.set_write_timeout(Some(PATIENCE));
+            frame::write(socket, Kind::Event, why.as_bytes()).is_ok()
+        });
     }
 
     /// Notes that `socket` asks how the server ends, and confirms that, unless there are too many.

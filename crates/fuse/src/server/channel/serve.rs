@@ -9,6 +9,7 @@ use std::thread::{self, Scope};
 use std::time::Duration;
 
 use larder::Uuid;
+use larder::objects::collect_garbage;
 use larder_ioctl::channel::{Authority, Kind, Request, descriptor, frame, name_for};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
@@ -125,6 +126,8 @@ fn serve_connection(
             (Request::Ending, _) => return Ok(Next::Ending),
             // Every user may ask for a sync.
             (Request::Commit, _) => Ok(exchange.commit(kernel).map(|()| Vec::new())?),
+            // A mount does it by itself, later.
+            (Request::Collect, _) => collect(exchange),
             (_, Authorized::ByImage { .. }) => {
                 Err(refuse(Errno::PERM, "this needs an open file of the mount, not the image"))
             }
@@ -168,10 +171,23 @@ fn serve_request(
             grant.check_administers()?;
             exchange.remount(&words, kernel).map(|()| Vec::new())
         }
-        Request::Mount(_) | Request::Commit | Request::Ending => {
+        Request::Mount(_) | Request::Commit | Request::Collect | Request::Ending => {
             unreachable!("these are served apart")
         }
     }
+}
+
+/// Deletes what nothing needs any more on object storage.
+fn collect(exchange: &Exchange) -> Result<Vec<u8>, Refusal> {
+    exchange.with_server(|server| {
+        let collected = collect_garbage(&server.filesystem);
+        let collected = collected.map_err(|error| refuse(Errno::IO, &error.to_string()))?;
+        let collected = collected.ok_or_else(|| {
+            refuse(Errno::ROFS, "it is mounted read-only, or does not lie on object storage")
+        })?;
+        let numbers = [collected.rewritten, collected.deleted, collected.waiting];
+        Ok(numbers.iter().flat_map(|number| number.to_le_bytes()).collect())
+    })
 }
 
 /// What a client may do that has shown this.

@@ -7,6 +7,7 @@ mod content;
 mod names;
 
 use std::ops::Range;
+use std::time::Duration;
 
 use bytes::Bytes;
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
@@ -19,6 +20,7 @@ use crate::fetch::ATTEMPTS;
 use crate::keys::DataKey;
 use crate::manifest;
 use crate::timer::Timer;
+use crate::watch::Watch;
 
 /// A store that seals objects on their way to another one, and opens them on their way back. Each
 /// is bound to its name.
@@ -136,7 +138,15 @@ impl<S: Store> Store for Encrypted<S> {
         self.store.trouble()
     }
 
+    fn have_patience_for(&self, time: Duration) {
+        self.store.have_patience_for(time);
+    }
+
     fn timer(&self) -> Timer {
         self.store.timer()
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        self.store.watch()
     }
 }
