@@ -82,8 +82,8 @@ pub use items::{Items, Look};
 pub use log::{FoundLog, LogWriter, Recovery};
 pub use manager::{
     Aborted, BackgroundCommits, Cleaning, Conversion, DataExtent, DataOwner, DeviceProgress,
-    Exclusive, Handle, KeptTrees, NewSnapshot, ResyncProgress, Tell, TransactionHook, TransactionManager,
-    Trees,
+    Exclusive, Handle, KeptTrees, NewSnapshot, ResyncProgress, Tell, TransactionHook,
+    TransactionManager, Trees,
 };
 pub use quota::{Counted, QuotaLimit, QuotaReservation, Quotas};
 pub use tree_items::TreeItems;

@@ -165,16 +165,16 @@ fn so_is_what_the_kernel_has_mounted() {
 /// Nothing of a reader that was killed stays: the space that it kept comes back.
 #[test]
 fn a_reader_that_is_killed_keeps_nothing() {
-    let mounted = Mounted::with_size("600M");
-    mounted.shell("head -c 300M /dev/urandom > large");
+    let mounted = Mounted::with_size("400M");
+    mounted.shell("head -c 200M /dev/urandom > large");
     let mut reader = larder();
     reader.args(["check", "--check-data-csum", "-q"]).arg(mounted.path());
     let mut reader = reader.stdout(Stdio::null()).spawn().unwrap();
     thread::sleep(Duration::from_millis(100));
     reader.kill().unwrap();
     reader.wait().unwrap();
-    mounted.shell("rm large; head -c 300M /dev/urandom > next");
-    assert_eq!(fs::metadata(mounted.join("next")).unwrap().len(), 300 << 20);
+    mounted.shell("rm large; head -c 200M /dev/urandom > next");
+    assert_eq!(fs::metadata(mounted.join("next")).unwrap().len(), 200 << 20);
     succeed(larder().arg("check").arg(mounted.path()));
     mounted.finish();
 }
@@ -183,8 +183,8 @@ fn a_reader_that_is_killed_keeps_nothing() {
 /// not.
 #[test]
 fn a_state_that_ends_is_no_finding() {
-    let mut mounted = Mounted::with_size("768M");
-    mounted.shell(&format!("{TREE}; head -c 300M /dev/urandom > large"));
+    let mut mounted = Mounted::with_size("512M");
+    mounted.shell(&format!("{TREE}; head -c 200M /dev/urandom > large"));
     let read = |words: &[&str], path: PathBuf| {
         let mut program = larder();
         program.args(words).arg(path).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -215,7 +215,7 @@ fn a_state_that_ends_is_no_finding() {
         // The space of the large file is needed as soon as it is free.
         let reader = read(words, mounted.path());
         thread::sleep(Duration::from_millis(100));
-        mounted.shell("rm large; head -c 500M /dev/zero > large");
+        mounted.shell("rm large; head -c 320M /dev/zero > large");
         assert_told(reader.wait_with_output().unwrap(), 3 - round, "given up");
     }
     mounted.finish();

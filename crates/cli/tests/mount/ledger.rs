@@ -25,7 +25,9 @@ const FILE_BYTES: usize = 3000;
 struct Ledger(Vec<(&'static str, Counts, u64)>);
 
 impl Ledger {
-    fn note(&mut self, operation: &'static str, files: u64, counts: Counts) {
+    fn note(&mut self, operation: &'static str, files: u64, mut counts: Counts) {
+        // A program that syncs all file systems, as any on this machine may, reaches this one too.
+        counts.remove("SYNCFS");
         self.0.push((operation, counts, files));
     }
 

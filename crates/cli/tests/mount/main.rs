@@ -9,6 +9,7 @@ mod clients;
 mod commands;
 mod copies;
 mod crash;
+mod devices;
 mod documents;
 mod ending;
 mod following;

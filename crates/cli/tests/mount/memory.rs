@@ -111,7 +111,7 @@ fn many_files_and_walks_fit_into_the_memory() {
 /// faster.
 #[test]
 fn listings_with_attributes_fit_into_the_memory() {
-    const LARGE: usize = 130_000;
+    const LARGE: usize = 80_000;
     let mut mounted = Mounted::unmounted();
     succeed(Command::new("truncate").args(["-s", "2G"]).arg(mounted.image()));
     succeed(Command::new("mkfs.btrfs").arg("-q").arg(mounted.image()));
@@ -137,7 +137,7 @@ fn files_that_are_written_and_read_fit_into_the_memory() {
     bounded(&[], |mounted| {
         mounted.shell(
             "for d in a b; do
-                 mkdir $d; (cd $d; head -c 200000000 /dev/zero | tr '\\0' x | split -a 5 -b 5000);
+                 mkdir $d; (cd $d; head -c 100000000 /dev/zero | tr '\\0' x | split -a 5 -b 5000);
              done
              diff -rq a b",
         );

@@ -324,7 +324,7 @@ fn users_may_do_what_the_mount_lets_them() {
 fn a_signal_ends_a_removal_and_the_rest_stays() {
     let mounted = Mounted::new();
     mounted.shell(
-        "mkdir t; cd t; for d in $(seq 40); do mkdir $d; (cd $d; seq 2000 | xargs touch); done",
+        "mkdir t; cd t; for d in $(seq 40); do mkdir $d; (cd $d; seq 600 | xargs touch); done",
     );
     let mut command = larder();
     let mut removal =

@@ -24,6 +24,12 @@ impl Filesystem {
         Ok(self.writer()?.manager().add_device(device, Uuid::new_v4())?)
     }
 
+    /// How many bytes a device has, whether the file system uses them or not. `None` if it is missing,
+    /// or there is none of this id.
+    pub fn device_room(&self, devid: u64) -> Option<u64> {
+        self.volume().device(devid)?.device().map(|device| device.len_bytes())
+    }
+
     /// Moves everything on a device, which may be missing, to the others, and removes it: its
     /// superblocks are overwritten. Each block group that moves is one commit, so that the work can
     /// be ended at any time and begun again. It is a [job](crate::Jobs). Other threads may use the file system meanwhile. Calls

@@ -13,6 +13,7 @@ use larder_transaction::{Error as EngineError, QuotaReservation};
 use crate::core::shared::Core;
 use crate::error::Result;
 use crate::writeback::flush::flush_all;
+use crate::writeback::orphan_deletion::delete_orphans;
 
 /// Reserves, within the limits of a subvolume, `data_bytes` more of data and `nodes` tree blocks,
 /// as many as items are inserted at most. None if quotas are off.
@@ -28,16 +29,24 @@ pub(crate) fn reserve_quota(
     data_bytes: u64,
     nodes: u64,
 ) -> Result<Option<QuotaReservation>> {
-    let Some(quotas) = core.writer()?.manager.quotas() else { return Ok(None) };
+    let writer = core.writer()?;
+    let Some(quotas) = writer.manager.quotas() else { return Ok(None) };
     let nodesize = u64::from(core.volume().nodesize());
     let len_bytes = data_bytes.saturating_add(nodes * nodesize);
-    let reservation = match quotas.reserve(subvolume, len_bytes) {
-        Err(EngineError::QuotaExceeded { .. }) => {
-            // A thread that syncs the file learns of errors here.
-            let _ = flush_all(core);
-            quotas.reserve(subvolume, len_bytes)
-        }
-        reservation => reservation,
+    let is_over = |reserved: &Result<_, EngineError>| {
+        matches!(reserved, Err(EngineError::QuotaExceeded { .. }))
     };
-    Ok(Some(reservation?))
+    let mut reserved = quotas.reserve(subvolume, len_bytes);
+    if is_over(&reserved) {
+        // A thread that syncs the file learns of errors here.
+        let _ = flush_all(core);
+        reserved = quotas.reserve(subvolume, len_bytes);
+    }
+    if is_over(&reserved) {
+        // What was deleted counts until its references are dropped.
+        delete_orphans(writer);
+        writer.manager.commit()?;
+        reserved = quotas.reserve(subvolume, len_bytes);
+    }
+    Ok(Some(reserved?))
 }

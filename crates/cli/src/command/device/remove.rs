@@ -25,8 +25,8 @@ pub struct Remove {
     /// The devices to remove: paths, ids, or `missing` for one that is not there
     #[arg(required = true, value_name = "DEVICE or DEVID")]
     removed: Vec<OsString>,
-    /// An image of the file system, which must not be mounted; or a directory of one that the
-    /// kernel has mounted
+    /// An image of the file system, which must not be mounted; or a directory of one that is
+    /// mounted, by larder or by the kernel
     #[arg(value_name = "IMAGE or PATH")]
     image: OsString,
 }

@@ -34,8 +34,8 @@ pub struct Resize {
     /// given
     #[arg(value_name = "[DEVID:][+/-]SIZE or [DEVID:]max", allow_hyphen_values = true)]
     size: String,
-    /// An image of the file system, which must not be mounted; or a directory of one that the
-    /// kernel has mounted
+    /// An image of the file system, which must not be mounted; or a directory of one that is
+    /// mounted, by larder or by the kernel
     #[arg(value_name = "IMAGE or PATH")]
     image: OsString,
 }

@@ -19,6 +19,8 @@ pub(super) struct Ioctl<'i> {
     pub(super) output: Vec<u8>,
     /// An error that comes with the output, not in its place.
     pub(super) error: Option<Errno>,
+    /// The number that the call returns if there is no error.
+    pub(super) answer: i32,
 }
 
 impl<'i> Ioctl<'i> {
@@ -28,7 +30,7 @@ impl<'i> Ioctl<'i> {
         data: &'i [u8],
         out_bytes: usize,
     ) -> Self {
-        Self { server, call, data, out_bytes, output: Vec::new(), error: None }
+        Self { server, call, data, out_bytes, output: Vec::new(), error: None, answer: 0 }
     }
 
     /// The node that the ioctl was called on.

@@ -9,6 +9,8 @@
 //! - The server tells the kernel of each name that it adds or removes here.
 
 mod call;
+mod caller;
+mod devices;
 mod envelope;
 mod files;
 mod health;
@@ -39,7 +41,7 @@ pub(super) fn serve(
 ) -> Outcome {
     let mut ioctl = Ioctl::new(server, call, data, request.out_size as usize);
     dispatch(Opcode::from(request.cmd), &mut ioctl)?;
-    let result = ioctl.error.map_or(0, |error| -error.raw_os_error());
+    let result = ioctl.error.map_or(ioctl.answer, |error| -error.raw_os_error());
     reply.put(&IoctlOut { result, ..IoctlOut::new_zeroed() })?;
     reply.put_bytes(&ioctl.output)
 }
@@ -64,6 +66,8 @@ fn dispatch(request: Opcode, ioctl: &mut Ioctl<'_>) -> Outcome {
         // START_SYNC has finished what it began.
         abi::WAIT_SYNC => Ok(()),
         abi::GET_DEV_STATS => health::device_errors(ioctl),
+        abi::RESIZE => devices::resize(ioctl),
+        abi::RM_DEV_V2 => devices::remove(ioctl),
         abi::SCRUB => scrub::scrub(ioctl),
         abi::SCRUB_CANCEL => scrub::cancel(ioctl),
         abi::SCRUB_PROGRESS => scrub::progress(ioctl),

@@ -4,10 +4,6 @@
 //! - A scrub ends with its caller: when that gets a signal or is killed, the job is cancelled.
 //! - The counters come with the error of a scrub that ended early.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread;
-use std::time::Duration;
-
 use larder::{ErrorKind, JobKind, ScrubCounters, ScrubEnd, ScrubFinding, ScrubOptions};
 use larder_ioctl::abi::{
     SCRUB_READ_ONLY, SET_SCRUB_LIMIT, ScrubArgs, ScrubLimitArgs, ScrubProgressArgs,
@@ -16,10 +12,8 @@ use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
 use super::call::Ioctl;
+use super::caller::while_caller_waits;
 use crate::server::call::{Outcome, failed};
-
-/// How soon a scrub notices that its caller waits no more.
-const LOOKS: Duration = Duration::from_millis(100);
 
 pub(super) fn scrub(ioctl: &mut Ioctl<'_>) -> Outcome {
     ioctl.check_may(CapabilitySet::SYS_ADMIN)?;
@@ -34,27 +28,13 @@ pub(super) fn scrub(ioctl: &mut Ioctl<'_>) -> Outcome {
     let filesystem = &ioctl.server.filesystem;
     let found = |finding: ScrubFinding| tracing::warn!("scrub: {finding}");
     let options = ScrubOptions { read_only, start: asked.start, found: Some(&found) };
-    let watch = ioctl.server.interrupts.watch(ioctl.call.unique);
-    let has_ended = AtomicBool::new(false);
-    let scrubbed = thread::scope(|scope| {
-        let watching = thread::Builder::new().name("larder-scrub".into());
-        let look = || {
-            while !has_ended.load(Relaxed) {
-                if watch.is_interrupted() || !ioctl.call.kernel.caller_waits() {
-                    cancel_device(ioctl, asked.devid);
-                }
-                thread::park_timeout(LOOKS);
-            }
-        };
-        let watching = watching.spawn_scoped(scope, look).map_err(|_| Errno::AGAIN)?;
-        let scrubbed = filesystem.scrub_device(asked.devid, &options);
-        has_ended.store(true, Relaxed);
-        watching.thread().unpark();
-        scrubbed.map_err(|error| match error.kind() {
+    let cancel = || cancel_device(ioctl, asked.devid);
+    let work = || filesystem.scrub_device(asked.devid, &options);
+    let scrubbed =
+        while_caller_waits(ioctl, &cancel, work)?.map_err(|error| match error.kind() {
             ErrorKind::InUse => Errno::INPROGRESS,
             _ => failed(error),
-        })
-    })?;
+        })?;
     ioctl.error = match scrubbed.end {
         ScrubEnd::Finished => None,
         ScrubEnd::Cancelled => Some(Errno::CANCELED),
