@@ -50,6 +50,7 @@ const fn refused(path: &'static str, option: &'static str, reason: &'static str)
 }
 
 const REPAIRS_NOTHING: &str = "check repairs nothing";
+const NO_QUEUE: &str = "other work on the devices is named, and not waited for";
 const NO_QUOTA: &str = "quota groups cannot be changed yet";
 const ONE_START: &str = "check starts at the roots in a superblock, which --super chooses";
 
@@ -68,6 +69,10 @@ const OPTIONS: &[Refused] = &[
         "-E|--subvol-extents ID",
         "'larder report' says what subvolumes share, and hold alone",
     ),
+    refused("device add", "--enqueue", NO_QUEUE),
+    refused("device delete", "--enqueue", NO_QUEUE),
+    refused("device remove", "--enqueue", NO_QUEUE),
+    refused("filesystem resize", "--enqueue", NO_QUEUE),
     refused("mkfs", "-l|--leafsize SIZE", "--nodesize is its name"),
     refused("mkfs", "--reflink", "files are copied, never shared with the source"),
     refused("subvolume create", "-i QGROUP", NO_QUOTA),

@@ -186,10 +186,8 @@ fn what_is_missing_is_named_in_one_sentence() {
     let btrfs = links.path().join("btrfs");
     for command in [
         "balance",
-        "device add",
-        "device remove",
+        "device replace",
         "filesystem defragment",
-        "filesystem resize",
         "qgroup",
         "quota",
         "replace",

@@ -20,9 +20,10 @@ use crate::outcome::Outcome;
 #[derive(Debug, Subcommand)]
 pub enum Device {
     Add(add::Add),
-    #[command(alias = "delete")]
-    Remove(remove::Remove),
+    /// Remove devices from a file system: the older name of remove
+    Delete(remove::Remove),
     Ready(ready::Ready),
+    Remove(remove::Remove),
     Scan(scan::Scan),
     Stats(stats::Stats),
     Usage(usage::Usage),
@@ -32,7 +33,7 @@ impl Device {
     pub fn run(self, global: &Global) -> Outcome {
         match self {
             Self::Add(command) => command.run(),
-            Self::Remove(command) => command.run(),
+            Self::Delete(command) | Self::Remove(command) => command.run(),
             Self::Ready(command) => command.run(),
             Self::Scan(command) => command.run(global),
             Self::Stats(command) => command.run(global),
