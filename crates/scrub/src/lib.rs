@@ -6,7 +6,7 @@
 //! bad is judged and repaired by the second one (`repair`).
 //!
 //! # Invariants
-//! - **What is read.** A scrub walks a durable state whose space is kept ([`State`]), and the
+//! - **What is read.** A scrub walks a durable state whose space is kept (`state.rs`), and the
 //!   geometry that was current after the state was taken, which still has all chunks of the state.
 //!   While the state is kept, commits overwrite nothing that it leads to, with two exceptions:
 //!   superblocks, which are read between commits; and data without checksums, which is never judged
@@ -27,7 +27,7 @@
 //!   is ever written. The next scrub finds what is left.
 //! - Each bad block ends as one of four: repaired, beyond repair, freed meanwhile, or left as it is,
 //!   since the scrub or the profile allows no repair ([`Fate`]). All others are sound.
-//! - Memory is bounded: a few batches of [`BATCH_BYTES`](batch::BATCH_BYTES) for each device, and the
+//! - Memory is bounded: a few batches (`batch.rs`) for each device, and the
 //!   caches of the trees.
 #![forbid(unsafe_code)]
 

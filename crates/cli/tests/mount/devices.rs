@@ -59,7 +59,7 @@ fn a_device_goes_while_programs_write() {
     assert!(shown.contains("Total devices 1") && shown.contains("size 600.00MiB"), "{shown}");
     assert_eq!(mounted.shell("cd snap; find -type f -exec sha256sum {} + | sort"), before);
     mounted.unmount();
-    oracle::check(&[second.clone()], true).unwrap_or_else(|error| panic!("{error}"));
+    oracle::check(std::slice::from_ref(&second), true).unwrap_or_else(|error| panic!("{error}"));
     assert!(oracle::dump_super(&mounted.image()).is_err(), "its superblocks are gone");
     assert_eq!(fs::metadata(&second).unwrap().len(), 800 * MIB);
 }

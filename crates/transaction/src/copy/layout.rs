@@ -63,7 +63,7 @@ impl Copier<'_> {
         }
         for taken in group.taken_in(window) {
             for piece in pieces(taken) {
-                self.move_range(piece, moved, |copier, piece, buf| copier.read_raw(piece, buf))?;
+                self.move_range(piece, moved, Self::read_raw)?;
             }
         }
         Ok(())

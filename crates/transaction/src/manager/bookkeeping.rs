@@ -217,14 +217,14 @@ impl Bookkeeping {
     }
 
     /// Puts the layout to which a chunk has moved into the trees, in place of the one before.
-    pub(super) fn exchange_layouts(&self, group: &Group, to: Arc<Chunk>) -> Result<()> {
+    pub(super) fn exchange_layouts(&self, group: &Group, to: &Arc<Chunk>) -> Result<()> {
         let _editing = self.editing.lock();
         let (from, space) = (group.chunk(), &self.tree_space.space);
         space.exchange_layouts(group, to.clone());
         self.volume.exchange_layouts();
-        self.with_chunk_trees(|trees, devices| replace_chunk(trees, devices, &from, &to))?;
+        self.with_chunk_trees(|trees, devices| replace_chunk(trees, devices, &from, to))?;
         let mut tree = TreeItems::new(self.trees.block_group.clone());
-        tree.replace(block_group_key(&to), block_group_item(group).as_bytes())
+        tree.replace(block_group_key(to), block_group_item(group).as_bytes())
     }
 
     /// Changes the items of devices in the chunk tree and the device tree.

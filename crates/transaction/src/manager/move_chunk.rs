@@ -52,7 +52,7 @@ impl TransactionManager {
         let from = moving.group.chunk();
         let stripes = (from.stripes().len() + moving.to.stripes().len()) as u64;
         let handle = self.start(ITEMS + 2 * stripes, Priority::Cleaning)?;
-        let exchanged = self.bookkeeping.exchange_layouts(&moving.group, moving.to.clone());
+        let exchanged = self.bookkeeping.exchange_layouts(&moving.group, &moving.to);
         exchanged.inspect_err(|error| self.abort(error.clone()))?;
         handle.end()?;
         self.commit()?;

@@ -161,8 +161,11 @@ fn profiles_and_devices_change_while_files_do() {
     devices.check(&left[..1], "the last removal");
 }
 
+/// A step of the work, which gets the device that is added.
+type Step = fn(&TransactionManager, &Arc<dyn Device>);
+
 /// Work on devices, one step after the other, with changes of files in between.
-const STEPS: [fn(&TransactionManager, &Arc<dyn Device>); 5] = [
+const STEPS: [Step; 5] = [
     |manager, _| convert(manager, Profile::Raid1, Profile::Raid1),
     |manager, third| {
         manager.add_device(third.clone(), Uuid::from_u128(3)).unwrap();

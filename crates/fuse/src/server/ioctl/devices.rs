@@ -82,8 +82,8 @@ pub(super) fn remove(ioctl: &mut Ioctl<'_>) -> Outcome {
 }
 
 /// Does work as this job, and cancels it once the caller waits no more.
-fn work<'i>(
-    ioctl: &mut Ioctl<'i>,
+fn work(
+    ioctl: &mut Ioctl<'_>,
     job: JobKind,
     work: impl FnOnce() -> larder::Result<Moved>,
 ) -> Outcome {

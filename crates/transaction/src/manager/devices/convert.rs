@@ -11,7 +11,7 @@ use crate::space::SpaceKind;
 /// The profiles that block groups are to have; `None` leaves them as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Conversion {
-    /// Of those for data. Mixed ones are for metadata.
+    /// Of those for data, and of mixed ones.
     pub data: Option<Profile>,
     /// Of those for metadata.
     pub metadata: Option<Profile>,
@@ -66,6 +66,8 @@ impl<'m> Targets<'m> {
 
 impl Drop for Targets<'_> {
     fn drop(&mut self) {
-        SpaceKind::ALL.into_iter().for_each(|kind| self.0.space().set_target_profile(kind, None));
+        for kind in SpaceKind::ALL {
+            self.0.space().set_target_profile(kind, None);
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use larder_format::objectid::DEV_STATS;
 use larder_format::{ItemType, Key};
+use larder_volume::Chunk;
 
 use super::{DeviceWork, ITEMS_PER_DEVICE, Tell, device_key, no_device};
 use crate::copy::Moved;
@@ -30,7 +31,7 @@ impl TransactionManager {
         let avoided = Avoided::new(self, devid);
         work.move_chunks(
             |chunk| chunk.stripes().iter().any(|stripe| stripe.devid == devid),
-            |chunk| chunk.profile(),
+            Chunk::profile,
             |_, stripe| stripe.devid == devid,
         )?;
         let handle = self.start(ITEMS_PER_DEVICE, Priority::Cleaning)?;

@@ -1,5 +1,7 @@
 //! Giving a device another size.
 
+use larder_volume::Chunk;
+
 use super::{DeviceWork, Tell, no_device, passes};
 use crate::copy::Moved;
 use crate::error::{Error, Result};
@@ -34,7 +36,7 @@ impl TransactionManager {
         });
         work.move_chunks(
             |chunk| chunk.stripes().iter().any(|stripe| passes(chunk, stripe, devid, total_bytes)),
-            |chunk| chunk.profile(),
+            Chunk::profile,
             |chunk, stripe| passes(chunk, stripe, devid, total_bytes),
         )?;
         let usage = self.space().usage(SpaceKind::Metadata);
