@@ -149,7 +149,12 @@ fn what_cannot_be_followed_stays_as_it_was_seen_and_the_health_says_why() {
     fs::rename(objects.join("elsewhere"), objects.join("manifest")).unwrap();
     wait_until("the health is well", || health(&reader).contains("State:           well"));
     // Another file system takes its place.
-    fs::rename(objects, objects.with_extension("old")).unwrap();
+    let old = objects.with_extension("old");
+    fs::create_dir(&old).unwrap();
+    for entry in fs::read_dir(objects).unwrap() {
+        let entry = entry.unwrap();
+        fs::rename(entry.path(), old.join(entry.file_name())).unwrap();
+    }
     let mut other = Mounted::at(url.clone(), Vec::new());
     other.mount(&["--create", "4G"]);
     other.unmount();

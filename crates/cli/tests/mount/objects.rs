@@ -50,7 +50,7 @@ fn a_directory_of_objects_is_a_file_system() {
     );
     commit(&mounted.path());
     let before = comparable(Manifest::of_tree(&mounted.path()));
-    let in_use = refused(&["objects", "gc", &url]);
+    let in_use = refused(&["objects", "gc", "--keep", "", &url]);
     assert!(in_use.contains("has it open for writing"), "{in_use}");
     assert!(refused(&["cp", "/etc/hostname", &format!("{url}:/")]).contains("open for writing"));
     let states = succeed(larder().args(["objects", "states", &url]));

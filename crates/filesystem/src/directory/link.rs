@@ -231,7 +231,9 @@ impl Directory {
         let state = locked.of(directory);
         self.check_not_removed()?;
         state.check_may_unname()?;
-        if !self.child_named(name)?.is_empty_subvolume() {
+        // The thread has the directory's state, as whoever looks a name up does.
+        let Some(target @ Target::Subvolume(_)) = self.find(name)? else { return Ok(false) };
+        if !self.open_target(target, name, None)?.is_empty_subvolume() {
             return Ok(false);
         }
         let index = self.index_of(name)?;

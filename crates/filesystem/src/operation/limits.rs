@@ -45,7 +45,6 @@ pub(crate) fn reserve_quota(
     if is_over(&reserved) {
         // What was deleted counts until its references are dropped.
         delete_orphans(writer);
-        writer.manager.commit()?;
         reserved = quotas.reserve(subvolume, len_bytes);
     }
     Ok(Some(reserved?))

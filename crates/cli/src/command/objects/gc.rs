@@ -93,7 +93,11 @@ impl Gc {
             let source = mount.source.to_str();
             source.and_then(|source| source.parse::<Address>().ok()).as_ref() == Some(&self.address)
         };
-        let Some(mount) = table.ours().find(is_it).filter(|_| !has_options) else {
+        // One for reading shows a state, and changes nothing.
+        let writes =
+            |mount: &&MountEntry| !mount.superblock_options.split(',').any(|option| option == "ro");
+        let mount = table.ours().filter(is_it).find(writes);
+        let Some(mount) = mount.filter(|_| !has_options) else {
             return Ok(None);
         };
         let Ok(Some((mut channel, _))) = File::open(&mount.path).and_then(Channel::of) else {
