@@ -94,9 +94,7 @@ impl Gc {
             source.and_then(|source| source.parse::<Address>().ok()).as_ref() == Some(&self.address)
         };
         // One for reading shows a state, and changes nothing.
-        let writes =
-            |mount: &&MountEntry| !mount.superblock_options.split(',').any(|option| option == "ro");
-        let mount = table.ours().filter(is_it).find(writes);
+        let mount = table.ours().filter(is_it).find(|mount| !mount.has_read_only_superblock());
         let Some(mount) = mount.filter(|_| !has_options) else {
             return Ok(None);
         };
