@@ -21,6 +21,8 @@ use crate::outcome::Outcome;
 pub enum Device {
     Add(add::Add),
     /// Remove devices from a file system: the older name of remove
+    ///
+    /// Example: larder device delete second.img disk.img
     Delete(remove::Remove),
     Ready(ready::Ready),
     Remove(remove::Remove),

@@ -5,6 +5,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, Scope};
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ enum Authorized {
     },
 }
 
+/// How often clients that wait for the end hear why it does not come.
+const PAUSE: Duration = Duration::from_secs(1);
 /// How long a client may take to show its authority.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -58,11 +61,27 @@ pub(in crate::server) fn during(
     let unique = || Uuid::new_v4().as_u64_pair().0;
     let name = exchange.channel.name.get_or_init(|| name_for(process::id(), unique()));
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
-    thread::scope(|scope| {
-        let _ending = Ending { channel: &exchange.channel, listener: &listener };
-        let accept = || accept(exchange, &listener, kernel, scope);
-        thread::Builder::new().name("larder-channel".into()).spawn_scoped(scope, accept)?;
-        serve()
+    let (served, is_served) = mpsc::channel::<()>();
+    thread::scope(|outer| {
+        // A connection may still wait for a device when the mount has ended: it commits.
+        let tell = move || {
+            if is_served.recv().is_ok() {
+                while is_served.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
+                    exchange.say_why_it_waits();
+                }
+            }
+        };
+        thread::Builder::new().name("larder-ending".into()).spawn_scoped(outer, tell)?;
+        let result = thread::scope(|scope| {
+            let _ending = Ending { channel: &exchange.channel, listener: &listener };
+            let accept = || accept(exchange, &listener, kernel, scope);
+            thread::Builder::new().name("larder-channel".into()).spawn_scoped(scope, accept)?;
+            let result = serve();
+            let _ = served.send(());
+            result
+        });
+        drop(served);
+        result
     })
 }
 
