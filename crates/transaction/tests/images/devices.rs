@@ -151,7 +151,8 @@ fn profiles_and_devices_change_while_files_do() {
     manager.remove_device(fourth, &go_on).unwrap();
     let error = manager.remove_device(third, &go_on).unwrap_err();
     assert!(matches!(error, Error::NoPlace { .. }), "{error}");
-    let cancelled = manager.resize_device(second, 300 * MIB, &|_| ControlFlow::Break(()));
+    let wanted = Conversion { data: Some(Profile::Single), ..Conversion::default() };
+    let cancelled = manager.convert(wanted, &|_| ControlFlow::Break(()));
     assert!(matches!(cancelled, Err(Error::Cancelled)), "{cancelled:?}");
     convert(&manager, Profile::Single, Profile::Single);
     manager.remove_device(third, &go_on).unwrap();

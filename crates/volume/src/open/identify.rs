@@ -179,8 +179,9 @@ impl GivenDevices {
         }
         // A crash came before a device that was removed lost its superblock, or while one was added.
         let is_own = |superblock: &Superblock| superblock.fsid == self.newest.fsid;
+        let has_member = members.iter().any(|member| !member.is_missing());
         for (device, superblock) in &self.devices {
-            if !is_own(superblock) {
+            if !is_own(superblock) || !has_member {
                 return Err(self.foreign(device, superblock));
             }
             let (name, devid) = (device.name(), superblock.dev_item.devid);
