@@ -53,6 +53,15 @@ pub enum Error {
         /// The profile that it was to have.
         profile: Profile,
     },
+    /// Content that is to move has no checksum, and no device returns it (`EIO`).
+    #[error(
+        "the content at {logical} has no checksum, and no device returns it: 'larder inspect \
+         logical-resolve' names its files; delete or overwrite them, and try again"
+    )]
+    Unreadable {
+        /// The address of the first sector.
+        logical: Logical,
+    },
     /// A caller ended the work.
     #[error("it was cancelled")]
     Cancelled,

@@ -30,10 +30,11 @@ use crate::write::WriteError;
 pub enum MovedRange {
     /// It was verified, or has no checksum.
     Sound,
-    /// No copy of it is right. What one device has was copied, so that a reader finds the same.
+    /// No copy of it fits its checksum. What one device has was copied, so that a reader finds the
+    /// same.
     Damaged,
-    /// No device returns it. A reader of the new layout finds other content, which its checksum
-    /// does not fit.
+    /// No device returns it. A reader of the new layout finds zeros, which its checksum does not
+    /// fit.
     Unreadable,
 }
 
@@ -80,17 +81,17 @@ impl Volume {
     }
 
     /// Copies a range of the chunk that moves to its other layout. `read` reads the newest content
-    /// into the buffer, and says how.
-    pub fn copy_to_other(
+    /// into the buffer, and says how. Nothing is copied after an error of it.
+    pub fn copy_to_other<E: From<WriteError>>(
         &self,
         logical: Logical,
         buf: &mut [u8],
-        read: impl FnOnce(&mut [u8]) -> MovedRange,
-    ) -> Result<MovedRange, WriteError> {
+        read: impl FnOnce(&mut [u8]) -> Result<MovedRange, E>,
+    ) -> Result<MovedRange, E> {
         self.without_writes(|| {
-            let moved = read(buf);
+            let moved = read(buf)?;
             let geometry = self.geometry();
-            let current = geometry.chunk_of(logical, buf.len() as u64)?;
+            let current = geometry.chunk_of(logical, buf.len() as u64).map_err(WriteError::from)?;
             geometry.write_other_layout(current, logical, buf)?;
             Ok(moved)
         })

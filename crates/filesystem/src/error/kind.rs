@@ -175,9 +175,10 @@ fn kind_of_engine(error: &EngineError) -> ErrorKind {
         EngineError::Aborted(_) | EngineError::ReadOnly(_) => ErrorKind::ReadOnly,
         EngineError::Tree(error) => kind_of_problem(&error.problem),
         EngineError::Unsound { problem } => kind_of_engine(problem),
-        EngineError::Write(_) | EngineError::DataWrite { .. } | EngineError::Panicked => {
-            ErrorKind::Io
-        }
+        EngineError::Write(_)
+        | EngineError::DataWrite { .. }
+        | EngineError::Unreadable { .. }
+        | EngineError::Panicked => ErrorKind::Io,
         _ => ErrorKind::Corrupt,
     }
 }

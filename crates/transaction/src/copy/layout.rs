@@ -6,6 +6,8 @@
 //! - A range is read and written while no thread writes, so that the copy is never older than what
 //!   it replaces. A checksum of a state says which copy is good; if content has changed since, the
 //!   checksum fits none, and what is there is copied as it is.
+//! - No content is made up: what has a checksum that no copy fits has none that fits afterwards. What
+//!   has no checksum and cannot be read ends the move, and the chunk stays where it is.
 
 use std::ops::Range;
 
@@ -13,7 +15,7 @@ use larder_format::Logical;
 use larder_volume::{BlockExpectation, MovedRange};
 
 use super::{Copier, PIECE_BYTES};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::extent::FoundExtent;
 use crate::space::Group;
 
@@ -63,7 +65,7 @@ impl Copier<'_> {
         }
         for taken in group.taken_in(window) {
             for piece in pieces(taken) {
-                self.move_range(piece, moved, Self::read_raw)?;
+                self.move_range(piece, moved, Self::read_unproven)?;
             }
         }
         Ok(())
@@ -74,8 +76,8 @@ impl Copier<'_> {
         let expected = BlockExpectation { generation, ..BlockExpectation::default() };
         self.move_range(extent.range.clone(), moved, |copier, piece, buf| {
             match copier.volume.read_tree_block(Logical(piece.start), &expected, buf) {
-                Ok(_) => MovedRange::Sound,
-                Err(_) => copier.read_raw(piece, buf).max(MovedRange::Damaged),
+                Ok(_) => Ok(MovedRange::Sound),
+                Err(_) => Ok(copier.read_damaged(piece, buf)),
             }
         })
     }
@@ -108,7 +110,7 @@ impl Copier<'_> {
         self.move_range(run.clone(), &mut trial, |copier, piece, buf| {
             let read = copier.volume.read_data(Logical(piece.start), buf, wanted.as_deref());
             is_good = read.is_ok();
-            MovedRange::Sound
+            Ok(MovedRange::Sound)
         })?;
         if is_good {
             moved.copied_bytes += trial.copied_bytes;
@@ -121,36 +123,54 @@ impl Copier<'_> {
                     copier.volume.read_data(Logical(piece.start), &mut buf[..], Some(sum)).is_ok()
                 };
                 match sum.as_ref().map(verified) {
-                    Some(true) => MovedRange::Sound,
-                    Some(false) => copier.read_raw(piece, buf).max(MovedRange::Damaged),
-                    None => copier.read_raw(piece, buf),
+                    Some(true) => Ok(MovedRange::Sound),
+                    Some(false) => Ok(copier.read_damaged(piece, buf)),
+                    None => copier.read_unproven(piece, buf),
                 }
             })?;
         }
         Ok(())
     }
 
-    /// Reads a range as it is on any device.
-    fn read_raw(&self, range: Range<u64>, buf: &mut [u8]) -> MovedRange {
-        if self.volume.read_data(Logical(range.start), buf, None).is_ok() {
-            return MovedRange::Sound;
+    /// Reads a range that has no checksum.
+    fn read_unproven(&self, range: Range<u64>, buf: &mut [u8]) -> Result<MovedRange> {
+        match self.read_raw(range, buf) {
+            None => Ok(MovedRange::Sound),
+            Some(logical) => Err(Error::Unreadable { logical }),
+        }
+    }
+
+    /// Reads a range of which no copy fits its checksum.
+    fn read_damaged(&self, range: Range<u64>, buf: &mut [u8]) -> MovedRange {
+        match self.read_raw(range, buf) {
+            None => MovedRange::Damaged,
+            Some(_) => MovedRange::Unreadable,
+        }
+    }
+
+    /// Reads a range as it is on any device. Returns the first sector that no device returns. Those
+    /// are zeros.
+    fn read_raw(&self, range: Range<u64>, buf: &mut [u8]) -> Option<Logical> {
+        let read = |at: u64, buf: &mut [u8]| self.volume.read_data(Logical(at), buf, None).is_ok();
+        if read(range.start, buf) {
+            return None;
         }
         let sectorsize = self.sectorsize() as usize;
-        let mut worst = MovedRange::Sound;
+        let mut first = None;
         for (at, sector) in (range.start..).step_by(sectorsize).zip(buf.chunks_mut(sectorsize)) {
-            if self.volume.read_data(Logical(at), sector, None).is_err() {
+            if !read(at, sector) {
                 sector.fill(0);
-                worst = MovedRange::Unreadable;
+                first.get_or_insert(Logical(at));
             }
         }
-        worst
+        first
     }
 
     fn move_range(
         &mut self,
         range: Range<u64>,
         moved: &mut Moved,
-        read: impl FnOnce(&Self, Range<u64>, &mut [u8]) -> MovedRange,
+        read: impl FnOnce(&Self, Range<u64>, &mut [u8]) -> Result<MovedRange>,
     ) -> Result<()> {
         let len_bytes = range.end - range.start;
         let mut buf = vec![0; len_bytes as usize];

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use larder_device::{Access, Device, FileDevice, MemoryDevice};
+use larder_device::{Access, Device, FileDevice, MemoryDevice, Operation};
 use larder_format::{Profile, Uuid};
 use larder_power_cuts::{assert_sound, assert_sound_to_btrfs, load, survival};
-use larder_test_devices::{Event, Recording};
+use larder_test_devices::{Event, Fault, FaultDevice, Recording};
 use larder_testkit::command::run;
 use larder_testkit::{Content, ImageSpec, KernelImage, KernelMount, Manifest, Scratch, oracle};
 use larder_transaction::{Conversion, DeviceProgress, Error, TransactionManager};
@@ -241,4 +241,37 @@ fn power_cuts_in_work_on_devices() {
     }
     println!("{cuts} power cuts");
     assert!(cuts > 100, "{cuts}");
+}
+
+/// What has no checksum must not turn into other content without a word.
+#[test]
+fn content_that_cannot_be_read_stays_where_it_is() {
+    let spec = ImageSpec::new("no-checksums").devices(&[400 * MIB, 400 * MIB]);
+    let spec = spec
+        .mount_option("nodatasum")
+        .profiles(larder_testkit::Profile::Single, larder_testkit::Profile::Single);
+    let image = KernelImage::build(&spec, &Content::new(larder_testkit::seed(5)));
+    let memory: Vec<_> = image.devices().iter().map(|file| Arc::new(load(file))).collect();
+    let faulty: Vec<_> =
+        memory.iter().map(|device| Arc::new(FaultDevice::new(device.clone()))).collect();
+    let devices = faulty.iter().map(|device| device.clone() as Arc<dyn Device>).collect();
+    let manager = open_devices(devices).unwrap();
+    let groups = manager.space().groups();
+    let data = larder_format::BlockGroupFlags::DATA;
+    let used = groups.iter().find(|group| group.flags().contains(data) && group.used() > 0);
+    let chunk = used.expect("the image has data").chunk();
+    let stripe = chunk.stripes()[0];
+    let range = stripe.physical.0..stripe.physical.0 + chunk.bytes_per_stripe();
+    let device = &faulty[stripe.devid as usize - 1];
+    device.inject(Fault::fail(Operation::Read).within(range));
+    let wanted = Conversion { data: Some(Profile::Raid1), ..Conversion::default() };
+    let error = manager.convert(wanted, &go_on).unwrap_err();
+    assert!(matches!(error, Error::Unreadable { .. }), "{error}");
+    assert_eq!(manager.space().group_at(chunk.logical()).unwrap().chunk(), chunk);
+    manager.commit().unwrap();
+    device.heal();
+    assert_sound(memory.iter().map(|device| &**device), "a move that failed");
+    manager.convert(wanted, &go_on).unwrap();
+    drop(manager);
+    assert_sound(memory.iter().map(|device| &**device), "the move");
 }

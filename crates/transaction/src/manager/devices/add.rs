@@ -46,8 +46,10 @@ impl TransactionManager {
             ..DevItem::new_zeroed()
         };
         let added = VolumeDevice::new(item, device);
-        added.introduce(&self.volume().superblock())?;
+        // Nothing fails between the device's first superblock and the commit that counts it, except
+        // what aborts.
         let handle = self.start(ITEMS_PER_DEVICE, Priority::Normal)?;
+        added.introduce(&self.volume().superblock())?;
         let inserted = self
             .bookkeeping
             .edit_devices(|trees| trees.chunk_tree.insert(device_key(devid), item.as_bytes()));
