@@ -25,6 +25,11 @@ impl SpaceKind {
         if tree == CHUNK_TREE { Self::System } else { Self::Metadata }
     }
 
+    /// The kind of block groups of these types: data for mixed ones. `None` without a type.
+    pub fn of_types(types: BlockGroupFlags) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| types.contains(kind.flag()))
+    }
+
     /// Its name in messages.
     pub fn name(self) -> &'static str {
         match self {

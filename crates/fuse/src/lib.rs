@@ -59,6 +59,7 @@
 
 mod options;
 mod protocol;
+mod scrubbed;
 mod server;
 #[allow(unsafe_code)]
 mod transport;
@@ -71,6 +72,7 @@ use std::thread;
 use std::time::Duration;
 
 pub use options::{AccessTimes, MountOptions, ServerOptions};
+pub use scrubbed::scrub_progress;
 pub use server::{FurtherMount, ReadFurther, ReadOptions, Server, Settings};
 pub use transport::{Tree, can_mount_parts, end, remount, unmount};
 

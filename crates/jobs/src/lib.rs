@@ -4,8 +4,8 @@
 //!   excludes it.
 //! - [`Job`]: how far it is, for those who watch it; and what they want of it: to pause, to keep to a
 //!   limit, to end.
-//! - [`Running`]: the right to do the work. The thread that has it calls [`Job::step`] between
-//!   pieces.
+//! - [`Running`]: the right to do the work. The thread that works holds it, and calls [`Job::step`]
+//!   between pieces.
 //!
 //! # Invariants
 //! - Two jobs that exclude each other never run at once: `begin` looks and adds under one lock, and

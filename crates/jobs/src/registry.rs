@@ -24,7 +24,7 @@ pub struct Excluded {
     pub by: JobKind,
 }
 
-/// A job as the thread has it that does its work. It has ended when this is dropped.
+/// A job that runs. The thread that does the work holds this, and ends the job when it drops it.
 #[derive(Debug)]
 pub struct Running<'j> {
     jobs: &'j Jobs,

@@ -78,8 +78,8 @@ pub struct Writing {
     pub kept_states: u64,
 }
 
-/// Watches one store, and the device in it: whoever makes requests, or keeps what they bring, notes
-/// it here.
+/// What one store and the device in it have done: the layers of the store and the caches count it
+/// here.
 #[derive(Clone, Debug, Default)]
 pub struct Watch(Arc<Noted>);
 

@@ -56,8 +56,8 @@ pub(super) fn set(
 
 pub(super) fn remove(server: &Server, call: &Call<'_>, name: &OsStr) -> Outcome {
     let node = server.node(call)?;
-    // For a chown(2) that names neither owner nor group, the kernel asks for this before it has
-    // checked who may do that. It also asks when the content changes.
+    // The kernel asks for this when the content changes, and for a chown(2) that names neither owner
+    // nor group: then before it checks the caller.
     let caller = &call.caller;
     if name == OF_PROGRAMS
         && caller.loses_set_id_bits(&node.inode)

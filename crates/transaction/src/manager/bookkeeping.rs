@@ -210,8 +210,8 @@ impl Bookkeeping {
         let space = &self.tree_space.space;
         let Some(group) = space.group_at(start) else { return Ok(None) };
         let to = space.begin_move(&group, profile, leaves).ok_or_else(|| {
-            let kind = SpaceKind::ALL.into_iter().find(|kind| group.holds(*kind));
-            Error::NoPlace { start, kind: kind.unwrap_or(SpaceKind::Data), profile }
+            let kind = SpaceKind::of_types(group.flags()).expect("a chunk has a type");
+            Error::NoPlace { start, kind, profile }
         })?;
         Ok(Some((group, to)))
     }

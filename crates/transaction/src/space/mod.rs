@@ -242,8 +242,7 @@ impl Space {
     }
 
     fn account_of(&self, flags: BlockGroupFlags) -> &Account {
-        let kind = SpaceKind::ALL.into_iter().find(|kind| flags.contains(kind.flag()));
-        self.account(kind.expect("a chunk has a type"))
+        self.account(SpaceKind::of_types(flags).expect("a chunk has a type"))
     }
 
     /// An allocated range entered the extent tree.

@@ -183,7 +183,7 @@ impl Claim {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false);
         let mut file = options.mode(0o600).open(path("running", uuid))?;
-        // Somebody who asks for the holder has it for a moment.
+        // A process that asks for the holder locks the file for a moment.
         let has_it = |_| file.try_lock().is_ok() || (thread::sleep(MOMENT), false).1;
         if !(0..MOMENTS).any(has_it) {
             return Ok(None);
@@ -196,7 +196,7 @@ impl Claim {
     /// The process that scrubs the image of a file system now.
     pub fn holder(uuid: Uuid) -> Option<i32> {
         let mut file = File::open(path("running", uuid)).ok()?;
-        // Nobody has it who lets others share it.
+        // The holder locks it for itself alone.
         if file.try_lock_shared().is_ok() {
             return None;
         }

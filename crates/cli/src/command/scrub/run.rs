@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use larder::{Filesystem, JobKind, ScrubCounters, ScrubEnd, ScrubFinding, ScrubOptions, Uuid};
+use larder::{Filesystem, JobKind, ScrubEnd, ScrubFinding, ScrubOptions, Uuid};
+use larder_fuse::scrub_progress;
 use larder_ioctl::ScrubProgress;
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -105,7 +106,7 @@ impl Scrubbing {
                             ScrubEnd::NoDevice => End::Missing,
                             ScrubEnd::Failed(error) => End::Failed { problem: error.to_string() },
                         };
-                        (counters(&scrub.counters), end)
+                        (scrub_progress(&scrub.counters), end)
                     }
                     Err(error) => {
                         let problem = error.to_string();
@@ -121,7 +122,9 @@ impl Scrubbing {
     fn progress(&self, devid: u64) -> Option<ScrubProgress> {
         match self {
             Self::Mounted(directory) => larder_ioctl::scrub_progress(directory, devid).ok()?,
-            Self::Image(filesystem) => filesystem.scrub_progress(devid).map(|now| counters(&now)),
+            Self::Image(filesystem) => {
+                filesystem.scrub_progress(devid).map(|now| scrub_progress(&now))
+            }
         }
     }
 
@@ -226,24 +229,4 @@ pub fn sum(mut first: ScrubProgress, mut later: ScrubProgress) -> ScrubProgress 
 
 pub fn seconds_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
-fn counters(counters: &ScrubCounters) -> ScrubProgress {
-    ScrubProgress {
-        data_extents_scrubbed: counters.data_extents_scrubbed,
-        tree_extents_scrubbed: counters.tree_extents_scrubbed,
-        data_bytes_scrubbed: counters.data_bytes_scrubbed,
-        tree_bytes_scrubbed: counters.tree_bytes_scrubbed,
-        read_errors: counters.read_errors,
-        csum_errors: counters.csum_errors,
-        verify_errors: counters.verify_errors,
-        no_csum: counters.no_csum,
-        csum_discards: 0,
-        super_errors: counters.super_errors,
-        malloc_errors: 0,
-        uncorrectable_errors: counters.uncorrectable_errors,
-        corrected_errors: counters.corrected_errors,
-        last_physical: counters.last_physical,
-        unverified_errors: counters.unverified_errors,
-    }
 }

@@ -69,8 +69,8 @@ struct Options {
 /// checksum and another copy is repaired. Of data without checksums copies are compared, and no one
 /// knows which is right. Of RAID5 and RAID6 nothing is repaired, and parity is compared.
 ///
-/// Of an image, each finding is told, with the files that have it in all subvolumes and snapshots.
-/// A mount of larder tells them to the system's log, as the kernel does.
+/// On an image, the command prints each finding, with its files in all subvolumes and snapshots. The
+/// server of a mount writes findings to the system's log, as the kernel does.
 ///
 /// Without -B it goes on in the background. /var/lib/btrfs has what it met, for 'scrub status' and
 /// 'scrub resume', also those of btrfs-progs. For other users than root that is

@@ -4,15 +4,14 @@
 //! - A scrub ends with its caller: when that gets a signal or is killed, the job is cancelled.
 //! - The counters come with the error of a scrub that ended early.
 
-use larder::{ErrorKind, JobKind, ScrubCounters, ScrubEnd, ScrubFinding, ScrubOptions};
-use larder_ioctl::abi::{
-    SCRUB_READ_ONLY, SET_SCRUB_LIMIT, ScrubArgs, ScrubLimitArgs, ScrubProgressArgs,
-};
+use larder::{ErrorKind, JobKind, ScrubEnd, ScrubFinding, ScrubOptions};
+use larder_ioctl::abi::{SCRUB_READ_ONLY, SET_SCRUB_LIMIT, ScrubArgs, ScrubLimitArgs};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
 use super::call::Ioctl;
 use super::caller::while_caller_waits;
+use crate::scrubbed::scrub_progress;
 use crate::server::call::{Outcome, failed};
 
 pub(super) fn scrub(ioctl: &mut Ioctl<'_>) -> Outcome {
@@ -44,7 +43,7 @@ pub(super) fn scrub(ioctl: &mut Ioctl<'_>) -> Outcome {
             Some(failed(error))
         }
     };
-    ioctl.output(&ScrubArgs { progress: counters(&scrubbed.counters), ..asked })
+    ioctl.output(&ScrubArgs { progress: scrub_progress(&scrubbed.counters), ..asked })
 }
 
 fn cancel_device(ioctl: &Ioctl<'_>, device: u64) {
@@ -71,7 +70,7 @@ pub(super) fn progress(ioctl: &mut Ioctl<'_>) -> Outcome {
         let is_there = filesystem.devices().iter().any(|device| device.id == asked.devid);
         return Err(if is_there { Errno::NOTCONN } else { Errno::NODEV });
     };
-    ioctl.output(&ScrubArgs { progress: counters(&now), ..asked })
+    ioctl.output(&ScrubArgs { progress: scrub_progress(&now), ..asked })
 }
 
 /// Returns the limit of a device, and sets it on demand.
@@ -87,24 +86,4 @@ pub(super) fn limit(ioctl: &mut Ioctl<'_>) -> Outcome {
     }
     let limit = filesystem.scrub_limit(asked.devid).unwrap_or(0);
     ioctl.output(&ScrubLimitArgs { limit, ..asked })
-}
-
-fn counters(counters: &ScrubCounters) -> ScrubProgressArgs {
-    ScrubProgressArgs {
-        data_extents_scrubbed: counters.data_extents_scrubbed,
-        tree_extents_scrubbed: counters.tree_extents_scrubbed,
-        data_bytes_scrubbed: counters.data_bytes_scrubbed,
-        tree_bytes_scrubbed: counters.tree_bytes_scrubbed,
-        read_errors: counters.read_errors,
-        csum_errors: counters.csum_errors,
-        verify_errors: counters.verify_errors,
-        no_csum: counters.no_csum,
-        csum_discards: 0,
-        super_errors: counters.super_errors,
-        malloc_errors: 0,
-        uncorrectable_errors: counters.uncorrectable_errors,
-        corrected_errors: counters.corrected_errors,
-        last_physical: counters.last_physical,
-        unverified_errors: counters.unverified_errors,
-    }
 }

@@ -1,8 +1,9 @@
 //! Converting block groups to other profiles.
 
 use larder_format::Profile;
+use larder_volume::Chunk;
 
-use super::{DeviceWork, Tell, kind_of};
+use super::{DeviceWork, Tell};
 use crate::copy::Moved;
 use crate::error::Result;
 use crate::manager::TransactionManager;
@@ -42,10 +43,10 @@ impl TransactionManager {
     pub fn convert(&self, wanted: Conversion, tell: &Tell<'_>) -> Result<Moved> {
         let mut work = DeviceWork::begin(self, tell)?;
         let _targets = Targets::new(self, wanted);
-        let target = |kind| wanted.target(kind);
+        let target = |chunk: &Chunk| wanted.target(SpaceKind::of_types(chunk.flags())?);
         work.move_chunks(
-            |chunk| target(kind_of(chunk)).is_some_and(|profile| profile != chunk.profile()),
-            |chunk| target(kind_of(chunk)).unwrap_or(chunk.profile()),
+            |chunk| target(chunk).is_some_and(|profile| profile != chunk.profile()),
+            |chunk| target(chunk).unwrap_or(chunk.profile()),
             |_, _| false,
         )?;
         Ok(work.moved)

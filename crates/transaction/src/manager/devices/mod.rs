@@ -25,7 +25,7 @@ use zerocopy::IntoBytes;
 use super::TransactionManager;
 use crate::copy::Moved;
 use crate::error::{Error, Result};
-use crate::space::{Priority, SpaceKind};
+use crate::space::Priority;
 
 pub use convert::Conversion;
 
@@ -127,12 +127,7 @@ fn no_device(devid: u64) -> Error {
     Error::Devices(format!("there is no device {devid}"))
 }
 
-fn kind_of(chunk: &Chunk) -> SpaceKind {
-    let kind = SpaceKind::ALL.into_iter().find(|kind| chunk.flags().contains(kind.flag()));
-    kind.unwrap_or(SpaceKind::Data)
-}
-
-/// Whether a stripe of a chunk lies on the device, at `end` or after.
+/// Whether a stripe of a chunk lies on the device and ends after `end`.
 fn passes(chunk: &Chunk, stripe: &ChunkStripe, devid: u64, end: u64) -> bool {
     stripe.devid == devid && stripe.physical.0 + chunk.bytes_per_stripe() > end
 }
