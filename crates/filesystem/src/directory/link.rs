@@ -231,7 +231,7 @@ impl Directory {
         let state = locked.of(directory);
         self.check_not_removed()?;
         state.check_may_unname()?;
-        // The thread has the directory's state, as whoever looks a name up does.
+        // The directory's state is locked here, as it must be for looking a name up.
         let Some(target @ Target::Subvolume(_)) = self.find(name)? else { return Ok(false) };
         if !self.open_target(target, name, None)?.is_empty_subvolume() {
             return Ok(false);

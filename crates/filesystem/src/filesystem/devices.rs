@@ -32,12 +32,13 @@ impl Filesystem {
 
     /// Moves everything on a device, which may be missing, to the others, and removes it: its
     /// superblocks are overwritten. Each block group that moves is one commit, so that the work can
-    /// be ended at any time and begun again. It is a [job](crate::Jobs). Other threads may use the file system meanwhile. Calls
-    /// `tell` in this thread with the progress.
+    /// be ended at any time and begun again. It is a [job](crate::Jobs). Other threads may use the
+    /// file system meanwhile. Calls `tell` in this thread with the progress.
     ///
     /// # Errors
-    /// With [`NoSpace`](crate::ErrorKind::NoSpace) if the others have no room for a block group. The
-    /// device stays then.
+    /// With [`NoSpace`](crate::ErrorKind::NoSpace) if the others have no room for a block group, and
+    /// with [`Io`](crate::ErrorKind::Io) if data without checksums cannot be read. The device stays
+    /// then.
     pub fn remove_device(&self, devid: u64, tell: &dyn Fn(DeviceProgress)) -> Result<Moved> {
         self.as_job(JobKind::RemoveDevice { device: devid }, tell, |manager, tell| {
             manager.remove_device(devid, tell)
