@@ -12,7 +12,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::ChunkKey;
-use super::window::{self, Habit, MOST_CHUNKS};
+use super::window::{self, MOST_CHUNKS, Places};
 use crate::id::{Kind, ObjectId};
 use crate::segment::pieces::CHUNK_BYTES;
 
@@ -33,7 +33,7 @@ pub(super) struct Memory {
     clock: u64,
     /// The most chunks of a request.
     most_chunks: u64,
-    habit: Habit,
+    places: Places,
 }
 
 type BatchId = u64;
@@ -59,8 +59,6 @@ struct Batch {
     /// How much of them threads have read.
     read_bytes: u64,
     used: u64,
-    /// Whether a thread has used what came along.
-    was_worth_it: bool,
 }
 
 /// What is known about a chunk.
@@ -84,7 +82,7 @@ impl Memory {
             read: VecDeque::new(),
             clock: 0,
             most_chunks,
-            habit: Habit::new(most_chunks),
+            places: Places::new(most_chunks),
         }
     }
 
@@ -98,7 +96,9 @@ impl Memory {
         let (content, id, came_along) = match self.chunks.get_mut(&key) {
             None => return Lookup::Nothing,
             Some(Chunk::Coming { is_wanted }) => {
-                *is_wanted = true;
+                if !std::mem::replace(is_wanted, true) {
+                    self.places.note_wanted(key);
+                }
                 return Lookup::Coming;
             }
             Some(Chunk::Here { content, batch, is_wanted }) => {
@@ -110,8 +110,8 @@ impl Memory {
         self.by_use.remove(&batch.used);
         batch.used = self.clock;
         self.by_use.insert(self.clock, id);
-        if came_along && !std::mem::replace(&mut batch.was_worth_it, true) {
-            self.habit.note_worth_it();
+        if came_along {
+            self.places.note_wanted(key);
         }
         let was_read = batch.read_bytes >= batch.len_bytes;
         batch.read_bytes += len_bytes;
@@ -125,8 +125,9 @@ impl Memory {
     /// them.
     pub(super) fn claim_missing(&mut self, key: ChunkKey) -> Range<u64> {
         let here = self.chunks_around(key);
-        self.habit.note_missing(here > 1);
-        self.claim(key, here.max(self.habit.chunks()), 1)
+        let elsewhere = self.places.chunks();
+        self.places.note_wanted(key);
+        self.claim(key, here.max(elsewhere), 1)
     }
 
     /// The chunks from `key` on, `needed` if a request may ask for so many, and those around them
@@ -189,7 +190,7 @@ impl Memory {
         self.bytes += len_bytes;
         self.by_use.insert(self.clock, batch);
         let used = self.clock;
-        let new = Batch { segment, chunks, len_bytes, read_bytes: 0, used, was_worth_it: false };
+        let new = Batch { segment, chunks, len_bytes, read_bytes: 0, used };
         self.batches.insert(batch, new);
         while self.bytes > self.capacity_bytes {
             let oldest = || self.by_use.first_key_value().map(|(_, batch)| *batch);
@@ -259,6 +260,32 @@ mod tests {
         }
         assert!(is_here(&mut memory, (kept, 1)) && is_here(&mut memory, (stream, 19)));
         assert!(memory.read.len() <= 4 && memory.bytes <= 8 * CHUNK_BYTES);
+    }
+
+    #[test]
+    fn reads_here_and_there_fetch_little_although_their_checksums_lie_together() {
+        let mut memory = Memory::new(1 << 40, 64 * MOST_CHUNKS * CHUNK_BYTES);
+        let mut fetched = 0;
+        let mut read = |segment: u64, index: u64| {
+            let key = (ObjectId::new(1, segment as u32), index);
+            if matches!(memory.find(key, 4096), Lookup::Nothing) {
+                let claimed = memory.claim_missing(key);
+                let count = (claimed.end - claimed.start) as usize;
+                memory.put((key.0, claimed.start), &content(count));
+                fetched += count;
+            }
+        };
+        // The trees of several segments, when the file system is opened.
+        for number in 0..24 {
+            read(number % 3, number * 5 % 16);
+        }
+        for number in 1..=60_u64 {
+            // Checksums lie in the trees, in the order of the data.
+            let place = (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) % (128 * MOST_CHUNKS);
+            read(number % 3, 16 + place / (8 * MOST_CHUNKS));
+            read(3 + place / MOST_CHUNKS, place % MOST_CHUNKS);
+        }
+        assert!(fetched < 60 + 300, "{fetched}");
     }
 
     #[test]

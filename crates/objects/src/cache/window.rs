@@ -1,5 +1,9 @@
 //! How much a request asks for.
 
+use std::collections::VecDeque;
+
+use super::ChunkKey;
+use crate::id::Kind;
 use crate::segment::pieces::CHUNK_BYTES;
 
 /// The most chunks of one request, if there is memory for them: 8 MiB.
@@ -25,64 +29,50 @@ pub(super) fn chunks_around(chunk: u64, most: u64, is_wanted: impl Fn(u64) -> bo
     chunks
 }
 
-/// Requests say something once there are so many.
-const EVIDENCE: u64 = 8;
+/// So many places are remembered: those that threads came to last.
+const REMEMBERED: usize = 16;
 
-/// Counts are halved after so many requests, so that the last ones count most.
-const REMEMBERED_REQUESTS: u64 = 32;
+/// Fewer places say nothing about others.
+const EVIDENCE: usize = 4;
 
-/// After so many requests of which none was worth it, the next ones are shorter.
-const PATIENCE: u64 = 3;
-
-/// How many chunks to ask for at a place of which nothing is known: more if longer requests were
-/// worth it at other places.
+/// How many chunks to ask for at a place of which nothing is known: as many as threads wanted at most
+/// of the places that they came to before. A place is where the longest request would ask.
 #[derive(Debug)]
-pub(super) struct Habit {
-    chunks: u64,
+pub(super) struct Places {
     most: u64,
-    requests: u64,
-    /// Those of them that brought, or would have brought if they had been longer, what another
-    /// thread wanted.
-    worth_it: u64,
-    /// Whether any was since the length was last raised: what a few requests have shown raises it
-    /// once, and not at each of those that follow.
-    is_news: bool,
-    /// Requests since then that were not.
-    in_vain: u64,
+    /// How many chunks were wanted at each; the last one comes first.
+    wanted: VecDeque<(ChunkKey, u64)>,
 }
 
-impl Habit {
+impl Places {
     pub(super) fn new(most: u64) -> Self {
-        Self { chunks: 1, most, requests: 0, worth_it: 0, is_news: false, in_vain: 0 }
+        Self { most, wanted: VecDeque::new() }
     }
 
-    /// A thread lacks a chunk, near others that were wanted or far from all.
-    pub(super) fn note_missing(&mut self, is_near: bool) {
-        self.requests += 1;
-        if is_near {
-            self.note_worth_it();
+    /// A thread wants a chunk that none wanted before.
+    pub(super) fn note_wanted(&mut self, (segment, chunk): ChunkKey) {
+        if segment.kind() == Kind::Flush {
+            return;
         }
-        self.in_vain += 1;
-        if self.is_news && self.requests >= EVIDENCE && 4 * self.worth_it > self.requests {
-            self.chunks = (2 * self.chunks).min(self.most);
-            self.is_news = false;
-        } else if self.in_vain > PATIENCE || 8 * self.worth_it < self.requests {
-            self.chunks = (self.chunks / 2).max(1);
-        }
-        if self.requests >= REMEMBERED_REQUESTS {
-            self.requests /= 2;
-            self.worth_it /= 2;
+        let place = (segment, chunk / self.most);
+        match self.wanted.iter_mut().find(|(it, _)| *it == place) {
+            Some((_, count)) => *count += 1,
+            None => {
+                self.wanted.truncate(REMEMBERED - 1);
+                self.wanted.push_front((place, 1));
+            }
         }
     }
 
-    /// A thread wants something that came along with what another one wanted.
-    pub(super) fn note_worth_it(&mut self) {
-        self.worth_it += 1;
-        (self.is_news, self.in_vain) = (true, 0);
-    }
-
+    /// How many chunks to ask for.
     pub(super) fn chunks(&self) -> u64 {
-        self.chunks
+        let mut counts: Vec<u64> = self.wanted.iter().map(|(_, count)| *count).collect();
+        if counts.len() < EVIDENCE {
+            return 1;
+        }
+        let middle = counts.len() / 2;
+        let (_, median, _) = counts.select_nth_unstable(middle);
+        median.next_power_of_two().min(self.most)
     }
 }
 
@@ -91,6 +81,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::id::ObjectId;
 
     /// Reads chunks in this order. Returns how many chunks came by how many requests.
     fn fetched(order: impl Iterator<Item = u64>) -> (usize, usize) {
@@ -116,47 +107,36 @@ mod tests {
         assert!(chunks == MOST_CHUNKS as usize && requests < 24, "{requests}");
     }
 
-    #[test]
-    fn what_is_wanted_everywhere_comes_along_everywhere() {
-        let mut habit = Habit::new(MOST_CHUNKS);
-        for request in 0..20 {
-            habit.note_missing(request % 2 == 0);
-        }
-        assert_eq!(habit.chunks(), MOST_CHUNKS);
-        for _ in 0..100 {
-            habit.note_missing(false);
-            habit.note_worth_it();
-        }
-        assert_eq!(habit.chunks(), MOST_CHUNKS);
-        for _ in 0..REMEMBERED_REQUESTS * 2 {
-            habit.note_missing(false);
-        }
-        assert_eq!(habit.chunks(), 1);
+    /// The chunk `chunk` of a place.
+    fn at(place: u32, chunk: u64) -> ChunkKey {
+        (ObjectId::new(1, place), chunk)
     }
 
     #[test]
-    fn reads_that_lie_together_make_others_elsewhere_little_longer() {
+    fn what_is_wanted_everywhere_comes_along_everywhere() {
+        let mut places = Places::new(MOST_CHUNKS);
+        for chunk in 0..8 * MOST_CHUNKS {
+            places.note_wanted(at((chunk / MOST_CHUNKS) as u32, chunk % MOST_CHUNKS));
+        }
+        assert_eq!(places.chunks(), MOST_CHUNKS);
+        for place in 8..24 {
+            places.note_wanted(at(place, 5));
+        }
+        assert_eq!(places.chunks(), 1);
+    }
+
+    #[test]
+    fn reads_that_lie_together_make_no_others_longer() {
         // The trees of a file system are read first, and then a large file here and there.
-        let mut habit = Habit::new(MOST_CHUNKS);
-        for _ in 0..12 {
-            habit.note_missing(true);
-            habit.note_worth_it();
+        let mut places = Places::new(MOST_CHUNKS);
+        for chunk in 0..3 * MOST_CHUNKS {
+            places.note_wanted(at((chunk % 3) as u32, chunk / 3));
         }
-        let mut asked = 0;
-        for _ in 0..60 {
-            habit.note_missing(false);
-            asked += habit.chunks();
+        for place in 3..100 {
+            assert!(places.chunks() <= if place < 8 { MOST_CHUNKS } else { 1 }, "{place}");
+            places.note_wanted(at(place, 7));
+            places.note_wanted(at(0, u64::from(place)));
         }
-        assert!(asked <= 60 + 2 * MOST_CHUNKS * PATIENCE, "{asked}");
-        assert_eq!(habit.chunks(), 1);
-        // Those of a small file system say little.
-        let mut habit = Habit::new(MOST_CHUNKS);
-        let mut asked = 0;
-        for request in 0..68 {
-            habit.note_missing(request < 4);
-            asked += habit.chunks();
-        }
-        assert!(asked <= 68 + 8, "{asked}");
     }
 
     #[test]
