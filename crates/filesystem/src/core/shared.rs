@@ -1,6 +1,7 @@
 //! What all handles of one open file system share.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
 
 use larder_btree::{BlockCache, Readahead, Tree, TreeRoot, TreeView};
 use larder_format::item::RootItem;
@@ -100,6 +101,19 @@ impl Core {
     /// The counters of scrubs that go on.
     pub(crate) fn scrubs(&self) -> &Scrubs {
         &self.scrubs
+    }
+
+    /// Calls `read`, which searches for content and then reads it: again if content moved meanwhile,
+    /// since other content may have come to where it was.
+    pub(crate) fn while_content_stays<T>(&self, mut read: impl FnMut() -> T) -> T {
+        let moves = || self.writer.as_ref().map_or(0, |writer| writer.moves.load(Acquire));
+        loop {
+            let before = moves();
+            let outcome = read();
+            if moves() == before {
+                return outcome;
+            }
+        }
     }
 
     pub(crate) fn sectorsize(&self) -> u64 {

@@ -107,9 +107,12 @@ impl Plan {
         for (tree, block) in self.unshared.values() {
             copy_unshared(manager, *tree, block)?;
         }
-        let ranges: Vec<_> =
-            self.data.values().map(|moving| moving.content.extent.range.clone()).collect();
+        let nodesize = u64::from(manager.volume.nodesize());
+        let blocks = self.blocks.keys().map(|start| *start..start + nodesize);
+        let data = self.data.values().map(|moving| moving.content.extent.range.clone());
+        let mut ranges: Vec<_> = blocks.chain(data).collect();
         if !ranges.is_empty() {
+            ranges.sort_unstable_by_key(|range| range.start);
             exclusive.moved(&ranges);
         }
         Ok(())
