@@ -90,7 +90,8 @@ pub use find::{
 };
 #[doc(inline)]
 pub use larder_filesystem::{
-    AllocateMode, Capacity, Conversion, DelayedStats, DeviceErrors, DeviceInfo, DeviceProgress,
+    AllocateMode, Balance, BalanceEnd, BalanceProgress, BalanceState, BalanceStatus, Balanced,
+    Capacity, ChosenGroup, Conversion, DelayedStats, DeviceErrors, DeviceInfo, DeviceProgress,
     DeviceScrub, Directory, Encoded, Entries, Entry, Error, ErrorAbout, ErrorKind, Extent,
     ExtentKind, ExtentMapStats, File, FileCursor, FilePlace, FileType, Filesystem, GlobalReserve,
     Health, Inode, Job, JobKind, JobStatus, Jobs, Link, Listed, ListedEntry, ListedInode,
@@ -105,7 +106,9 @@ pub use larder_filesystem::{FindExtents, Queue, Reserve, StandsIn, Tuning};
 pub use larder_format::compression::{
     Algorithm as CompressionAlgorithm, Compression, CompressionSpecError,
 };
-pub use larder_format::item::InodeFlags;
+pub use larder_format::item::{
+    BALANCE_SINGLE, BalanceItem, DiskBalanceArgs, InodeFlags, balance_filter, balance_flags,
+};
 pub use larder_format::{ItemType, Key, Profile, Uuid};
 #[doc(inline)]
 pub use larder_stream::{

@@ -24,6 +24,7 @@
 
 mod abort;
 mod background;
+mod balance;
 mod block_references;
 mod bookkeeping;
 mod cleaning;
@@ -61,6 +62,7 @@ pub(crate) use write_blocks::write_blocks;
 
 pub use abort::Aborted;
 pub use background::BackgroundCommits;
+pub use balance::{BalanceProgress, Balanced, Chosen, TellBalance};
 pub use cleaning::Cleaning;
 pub use data_references::{DataExtent, DataOwner};
 pub use devices::{Conversion, DeviceProgress, Tell};

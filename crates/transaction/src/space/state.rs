@@ -38,8 +38,7 @@ pub enum GroupState {
 }
 
 impl GroupState {
-    const ALL: [Self; 5] =
-        [Self::New, Self::Open, Self::Leaving, Self::Emptied, Self::ReadOnly];
+    const ALL: [Self; 5] = [Self::New, Self::Open, Self::Leaving, Self::Emptied, Self::ReadOnly];
 
     /// Whether addresses may be allocated.
     pub fn allocates(self) -> bool {

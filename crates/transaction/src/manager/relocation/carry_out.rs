@@ -67,11 +67,7 @@ impl Plan {
     }
 
     /// Moves everything. Nothing has changed if this fails before it calls `begin`.
-    pub(super) fn carry_out(
-        &self,
-        exclusive: &Exclusive<'_>,
-        begin: impl FnOnce(),
-    ) -> Result<()> {
+    pub(super) fn carry_out(&self, exclusive: &Exclusive<'_>, begin: impl FnOnce()) -> Result<()> {
         let manager = exclusive.manager();
         let data = self.data.iter().map(|(start, moving)| (*start, moving.content.to)).collect();
         let mut targets = Targets { blocks: HashMap::new(), data };
@@ -153,7 +149,8 @@ impl Plan {
         let after = tree_space.referred_by(&moving.block, Some(to))?;
         let first = self.partly_deleted.get(&old.logical.0).copied().unwrap_or(0);
         for ((child, referrer), (_, by_address)) in before.into_iter().zip(after).skip(first) {
-            let moved = if child.kind == ExtentKind::Data { &targets.data } else { &targets.blocks };
+            let moved =
+                if child.kind == ExtentKind::Data { &targets.data } else { &targets.blocks };
             if !moved.contains_key(&child.logical.0) {
                 let _ = tree_space.refs.change(child, by_address, 1);
                 let _ = tree_space.refs.change(child, referrer, -1);
@@ -190,11 +187,7 @@ impl Plan {
         Ok(())
     }
 
-    fn insert_checksums(
-        &self,
-        manager: &TransactionManager,
-        content: &Content,
-    ) -> Result<()> {
+    fn insert_checksums(&self, manager: &TransactionManager, content: &Content) -> Result<()> {
         let sectorsize = u64::from(manager.volume.sectorsize());
         let mut at = content.to.0;
         let sums = content.sums.as_deref().unwrap_or_default();

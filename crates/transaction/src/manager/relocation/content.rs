@@ -8,8 +8,8 @@ use larder_volume::Volume;
 
 use crate::copy::{Moved, checksums_of};
 use crate::error::{Error, Result};
-use crate::manager::TransactionManager;
 use crate::extent::FoundExtent;
+use crate::manager::TransactionManager;
 
 /// Data is copied in pieces of this size.
 const PIECE_BYTES: u64 = 1 << 20;

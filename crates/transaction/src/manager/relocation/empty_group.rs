@@ -281,7 +281,8 @@ impl LeavingGroup<'_> {
         // Each is copied with those above it, and none is split.
         let unshared = space.insertion_bytes(plan.unshared.len() as u64) / 2;
         let sums = plan.data.values().map(|moving| {
-            let sectors = moving.content.extent.len_bytes() / u64::from(manager.volume.sectorsize());
+            let sectors =
+                moving.content.extent.len_bytes() / u64::from(manager.volume.sectorsize());
             sectors * manager.volume.checksum_type().size() as u64
         });
         let references = plan.changed_references() + plan.data.len() as u64;
