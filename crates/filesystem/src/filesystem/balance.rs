@@ -96,6 +96,12 @@ impl Filesystem {
         Ok(self.end_balance(Wish::Pause))
     }
 
+    /// Asks the balance that goes on to pause soon, and does not wait for that: the thread that
+    /// balances may call it.
+    pub fn ask_balance_to_pause(&self) {
+        self.ask_balance(Wish::Pause);
+    }
+
     /// Ends a balance, whether it goes on or pauses. Returns whether there was one.
     pub fn cancel_balance(&self) -> Result<bool> {
         if self.end_balance(Wish::Cancel) {
@@ -141,13 +147,16 @@ impl Filesystem {
     }
 
     fn end_balance(&self, wish: Wish) -> bool {
+        let is_there = self.ask_balance(wish);
+        self.core().balances().wait();
+        is_there
+    }
+
+    fn ask_balance(&self, wish: Wish) -> bool {
         let is_there = self.core().balances().ask(wish);
-        if is_there {
-            let running = self.jobs().running();
-            let balances = running.iter().filter(|job| job.kind() == JobKind::Balance);
-            balances.for_each(|job| job.cancel());
-            self.core().balances().wait();
-        }
+        let running = self.jobs().running();
+        let balances = running.iter().filter(|job| is_there && job.kind() == JobKind::Balance);
+        balances.for_each(|job| job.cancel());
         is_there
     }
 
