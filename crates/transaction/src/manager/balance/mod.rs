@@ -212,7 +212,7 @@ impl TransactionManager {
         let start = larder_format::Logical(group.start);
         let moved = match group.target.filter(|target| *target != group.profile) {
             Some(target) => Some(self.move_chunk(start, target, |_| false, &mut advance)?),
-            None => self.empty_group(start, &mut advance)?.map(|emptied| emptied.moved),
+            None => self.empty_one_group(start, &mut advance)?.map(|emptied| emptied.moved),
         };
         done.moved.add(&moved.unwrap_or_default());
         Ok(())

@@ -8,7 +8,7 @@ use larder_format::{Key, Logical};
 use zerocopy::FromBytes;
 
 use super::content::Content;
-use super::plan::{MovingBlock, MovingData, Plan, file_extents};
+use super::plan::{MovingBlock, MovingData, Plan, StayingBlock, file_extents};
 use crate::error::{Error, Result};
 use crate::extent::Referrer;
 use crate::items::Items;
@@ -72,7 +72,8 @@ impl Plan {
         let data = self.data.iter().map(|(start, moving)| (*start, moving.content.to)).collect();
         let mut targets = Targets { blocks: HashMap::new(), data };
         // Without the addresses yet: that all can be parsed is known before anything changes.
-        let all = self.blocks.values().map(|moving| &moving.block).chain(self.running.values());
+        let staying = self.running.values().map(|staying| &staying.block);
+        let all = self.blocks.values().map(|moving| &moving.block).chain(staying);
         all.map(|block| targets.repointing(block)).collect::<Result<Vec<_>>>()?;
         targets.blocks = self.take_space(manager)?;
         begin();
@@ -84,9 +85,8 @@ impl Plan {
             forest.move_block(&moving.block, to, &repointing);
             self.move_references(manager, &targets, moving, to)?;
         }
-        for block in self.running.values() {
-            let repointing = targets.repointing(block)?;
-            forest.repoint_block(block, &repointing);
+        for StayingBlock { block, .. } in self.running.values() {
+            forest.repoint_block(block, &targets.repointing(block)?);
         }
         for moving in self.data.values() {
             self.move_data_references(manager, &targets, moving)?;
@@ -116,8 +116,11 @@ impl Plan {
 
     /// The address by which a block refers to others from now on, if it does not by its owner.
     fn full_address(&self, targets: &Targets, block: u64) -> Option<Logical> {
-        let moving = self.blocks.get(&block).filter(|moving| !moving.is_exclusive);
-        moving.map(|_| targets.blocks[&block])
+        match (self.blocks.get(&block), self.running.get(&block)) {
+            (Some(moving), _) => (!moving.is_exclusive).then(|| targets.blocks[&block]),
+            (None, Some(staying)) => staying.is_full.then_some(Logical(block)),
+            (None, None) => None,
+        }
     }
 
     /// Moves the references to a block, and those from it to what stays.
@@ -173,7 +176,8 @@ impl Plan {
         let new = ExtentRef { logical: moving.content.to, len_bytes, kind };
         for leaf in &moving.leaves {
             let committed = self.blocks.get(leaf).map(|moving| &moving.block);
-            let block = committed.or_else(|| self.running.get(leaf)).expect("it is in the plan");
+            let staying = || self.running.get(leaf).map(|staying| &staying.block);
+            let block = committed.or_else(staying).expect("it is in the plan");
             let full = self.full_address(targets, *leaf);
             for (child, referrer) in tree_space.referred_by(block, full)? {
                 if child.logical == old.logical {

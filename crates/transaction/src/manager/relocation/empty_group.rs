@@ -87,6 +87,17 @@ impl TransactionManager {
         start: Logical,
         advance: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<Option<Emptied>> {
+        let busy = || Error::Devices("other work on the devices is in progress".into());
+        let _turn = self.device_work.try_lock().ok_or_else(busy)?;
+        self.empty_one_group(start, advance)
+    }
+
+    /// The same, for a caller that keeps other work on devices from beginning.
+    pub(in crate::manager) fn empty_one_group(
+        &self,
+        start: Logical,
+        advance: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<Option<Emptied>> {
         self.check_alive()?;
         if !self.bookkeeping.removes_groups() {
             let reason = "block groups cannot be emptied without a free space tree: mount the file \
@@ -201,6 +212,8 @@ impl LeavingGroup<'_> {
         let mut logs = manager.lock_committing();
         let mut outcome = Ok(Outcome::Moved);
         manager.commit_with(&mut logs, |exclusive| {
+            // From here on the extent tree has every reference.
+            while manager.bookkeeping.run_references(BATCH, manager.generation())? > 0 {}
             let mut has_begun = false;
             outcome = self.change(exclusive, &mut || has_begun = true);
             match &outcome {
@@ -213,8 +226,6 @@ impl LeavingGroup<'_> {
 
     fn change(&mut self, exclusive: &Exclusive<'_>, begin: &mut dyn FnMut()) -> Result<Outcome> {
         let manager = self.manager;
-        let generation = manager.generation();
-        while manager.bookkeeping.run_references(BATCH, generation)? > 0 {}
         let mut most = usize::MAX;
         loop {
             let (mut plan, count) = self.plan(exclusive, most)?;

@@ -22,6 +22,13 @@ pub(super) struct MovingBlock {
     pub(super) references: Vec<(Referrer, Option<u64>)>,
 }
 
+/// A tree block that stays where it is.
+pub(super) struct StayingBlock {
+    pub(super) block: Block,
+    /// Whether the references to what it refers to are by its address.
+    pub(super) is_full: bool,
+}
+
 /// An extent of data that moves.
 pub(super) struct MovingData {
     pub(super) content: Content,
@@ -36,7 +43,7 @@ pub(super) struct Plan {
     /// By their addresses, as everything here.
     pub(super) blocks: BTreeMap<u64, MovingBlock>,
     /// Blocks of the running transaction with pointers to something that moves. They stay.
-    pub(super) running: BTreeMap<u64, Block>,
+    pub(super) running: BTreeMap<u64, StayingBlock>,
     /// The subvolumes that begin with a block.
     pub(super) roots: BTreeMap<u64, Vec<u64>>,
     /// Blocks of trees that share nothing, with the ids of the trees.
@@ -67,7 +74,7 @@ impl Plan {
             });
             let block = backrefs.tree_block(&extent, unshared.unwrap_or(FS_TREE))?;
             if extent.generation == generation {
-                self.running.insert(start, block);
+                self.running.insert(start, StayingBlock { block, is_full: extent.is_full });
                 continue;
             }
             if let Some(tree) = unshared {
