@@ -1,8 +1,9 @@
 //! Carrying out what is planned.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use larder_btree::{Block, Repointing, TreeRoot, TreeView};
+use larder_btree::{Block, LiveTree, Repointing, TreeRoot, TreeView};
 use larder_format::item::FileExtentItem;
 use larder_format::{Key, Logical};
 use zerocopy::FromBytes;
@@ -75,6 +76,9 @@ impl Plan {
         let staying = self.running.values().map(|staying| &staying.block);
         let all = self.blocks.values().map(|moving| &moving.block).chain(staying);
         all.map(|block| targets.repointing(block)).collect::<Result<Vec<_>>>()?;
+        for (tree, block) in self.unshared.values() {
+            open_unshared(manager, *tree, block)?;
+        }
         targets.blocks = self.take_space(manager)?;
         begin();
         let forest = manager.trees.forest();
@@ -208,8 +212,7 @@ impl Plan {
 
 /// Makes a tree that shares nothing copy one of its blocks, unless it did so with another one.
 fn copy_unshared(manager: &TransactionManager, id: u64, block: &Block) -> Result<()> {
-    let missing = || Error::extent(block.logical(), format!("there is no tree {id} that has it"));
-    let tree = manager.trees.open(id)?.ok_or_else(missing)?;
+    let tree = open_unshared(manager, id, block)?;
     let key = block.node().first_key().unwrap_or(Key::MIN);
     let now = TreeView::Live(tree.clone()).block_at(key, block.level())?;
     if now.is_none_or(|now| now.logical() != block.logical()) {
@@ -222,4 +225,10 @@ fn copy_unshared(manager: &TransactionManager, id: u64, block: &Block) -> Result
     let mut items = TreeItems::new(tree);
     items.insert(Key::MIN, &[])?;
     items.remove(Key::MIN)
+}
+
+/// The tree that has a block, and shares nothing.
+fn open_unshared(manager: &TransactionManager, id: u64, block: &Block) -> Result<Arc<LiveTree>> {
+    let missing = || Error::extent(block.logical(), format!("there is no tree {id} that has it"));
+    manager.trees.open(id)?.ok_or_else(missing)
 }

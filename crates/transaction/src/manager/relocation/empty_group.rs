@@ -184,18 +184,21 @@ impl LeavingGroup<'_> {
                 break;
             }
         }
-        let room = match data_bytes {
-            0 => None,
-            _ => Some(manager.reserve(SpaceKind::Data, data_bytes, Priority::Normal)?),
-        };
+        let room = self.reserve_data(&mut found)?;
         for extent in found {
             if extent.is_tree_block {
                 self.candidates.push_back(Candidate::Block(extent));
                 continue;
             }
             let len_bytes = extent.len_bytes();
-            let (to, _) = manager.space().allocate_data(len_bytes, len_bytes)?;
-            self.candidates.push_back(Candidate::Data(Content::new(extent, to)));
+            match manager.space().allocate_data(len_bytes, len_bytes) {
+                Ok((to, _)) => {
+                    self.candidates.push_back(Candidate::Data(Content::new(extent, to)));
+                }
+                // These first: they may make room.
+                Err(Error::NoSpace { .. }) if !self.candidates.is_empty() => break,
+                Err(error) => return Err(error),
+            }
         }
         drop(room);
         for candidate in &mut self.candidates {
@@ -204,6 +207,21 @@ impl LeavingGroup<'_> {
             }
         }
         Ok(!self.candidates.is_empty())
+    }
+
+    /// Reserves space for the data of extents; if there is too little, for fewer of them.
+    fn reserve_data(&self, found: &mut Vec<FoundExtent>) -> Result<Option<Reservation>> {
+        loop {
+            let data = found.iter().filter(|extent| !extent.is_tree_block);
+            let len_bytes = data.map(FoundExtent::len_bytes).sum();
+            if len_bytes == 0 {
+                return Ok(None);
+            }
+            match self.manager.reserve(SpaceKind::Data, len_bytes, Priority::Normal) {
+                Err(Error::NoSpace { .. }) if found.len() > 1 => found.truncate(found.len() / 2),
+                reserved => return reserved.map(Some),
+            }
+        }
     }
 
     /// Moves the first candidates, as many as there is room for, in one commit.
