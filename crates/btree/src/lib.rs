@@ -65,7 +65,7 @@ pub use item_ref::ItemRef;
 pub use live::LockPolicy;
 pub use live::{
     BlockIdentity, BlockRequest, BlockSpace, ChangeError, Copied, Forest, Keep, LiveCursor,
-    LiveTree, Shape, SpaceError, WriteSet,
+    LiveTree, Repointing, Shape, SpaceError, WriteSet,
 };
 #[cfg(feature = "ablation")]
 pub use lock::{LockAction, LockEvent, Right, Waiting, record_locks};

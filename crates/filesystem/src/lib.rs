@@ -104,6 +104,7 @@ pub use file::encoded::Encoded;
 pub use file::extents::Extents;
 pub use file::open::OpenFile;
 pub use file::used_extent::UsedExtent;
+pub use filesystem::balance::{Balance, BalanceEnd, BalanceState, BalanceStatus};
 pub use filesystem::health::{DeviceErrors, DeviceInfo, Health, MadeReadOnly};
 pub use filesystem::options::WriteOptions;
 pub use filesystem::quota::QuotaGroup;
@@ -131,7 +132,10 @@ pub use item::shown_extent::{Extent, ExtentKind};
 pub use item::subvolume_info::{SubvolumeInfo, SubvolumeName};
 pub use larder_jobs::{Job, JobKind, JobStatus, Jobs};
 pub use larder_scrub::{Counters as ScrubCounters, Fate as ScrubFate, Subject as ScrubSubject};
-pub use larder_transaction::{Conversion, DeviceProgress, Moved, ResyncProgress};
+pub use larder_transaction::{
+    BalanceProgress, Balanced, Chosen as ChosenGroup, Conversion, DeviceProgress, Moved,
+    ResyncProgress,
+};
 pub use scan::{Paths, Scan, ScannedInode};
 pub use stats::{DelayedStats, ExtentMapStats, Stats};
 pub use subvolume::create::SnapshotKind;

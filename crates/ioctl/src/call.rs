@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use rustix::fs::fstatfs;
-use rustix::ioctl::{Ioctl, IoctlOutput, NoArg, Opcode, Setter, Updater, ioctl};
+use rustix::ioctl::{IntegerSetter, Ioctl, IoctlOutput, NoArg, Opcode, Setter, Updater, ioctl};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::abi::{ENVELOPE_VERSION, Envelope, IN_ENVELOPE, MOST_IN_ENVELOPE, structure_bytes};
@@ -33,6 +33,15 @@ where
     const { assert!(structure_bytes(REQUEST) == size_of::<T>()) };
     // SAFETY: the request reads a structure of the size in its number, which is that of `T`.
     Ok(unsafe { ioctl(inode, Setter::<REQUEST, T>::new(input)) }?)
+}
+
+/// A request with a number in place of a pointer to it. A Larder mount gets it in an envelope.
+pub(crate) fn number<const REQUEST: Opcode>(inode: impl AsFd, number: i32) -> io::Result<()> {
+    if !is_kernel_btrfs(&inode)? {
+        return in_envelope(inode, REQUEST, &mut number.to_ne_bytes());
+    }
+    // SAFETY: the request takes a number, and no pointer.
+    Ok(unsafe { ioctl(inode, IntegerSetter::<REQUEST>::new_usize(number as usize)) }?)
 }
 
 /// A request that reads a structure and fills it.

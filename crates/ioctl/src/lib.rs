@@ -11,8 +11,8 @@
 //! target of a pointer nor descriptors. So there are three ways:
 //! - A request that fits goes to both file systems alike.
 //! - A request with pointers (snapshots, searches with their own buffer, space, paths of inodes,
-//!   files of addresses), or one that the kernel keeps to itself (extents of files), goes to a Larder
-//!   mount in an [envelope](abi::Envelope): a request of Larder's own. It comes through an open file,
+//!   files of addresses), one with a number in place of a pointer (pausing a balance), or one that
+//!   the kernel keeps to itself (extents of files), goes to a Larder mount in an [envelope](abi::Envelope): a request of Larder's own. It comes through an open file,
 //!   from any user, and the server checks the caller's permissions.
 //! - A stream needs more than one message and one answer, and takes hours. It goes over a
 //!   [`channel`]: ioctls return the abstract name of a socket and a [token](channel::Token) for this
@@ -26,6 +26,7 @@
 //! - Answers of the kernel are checked before use, since a FUSE server may have given them.
 
 pub mod abi;
+mod balance;
 mod call;
 pub mod channel;
 mod control;
@@ -41,6 +42,9 @@ mod search;
 mod send;
 mod subvolume;
 
+pub use balance::{
+    BalanceRun, balance, balance_status, cancel_balance, pause_balance, resume_balance,
+};
 pub use call::set_io_priority;
 pub use control::DeviceList;
 pub use data::{EncodedExtent, clone_file, clone_range, write_encoded};

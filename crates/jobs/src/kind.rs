@@ -23,6 +23,8 @@ pub enum JobKind {
     },
     /// Gives block groups other profiles.
     Convert,
+    /// Moves block groups.
+    Balance,
 }
 
 impl JobKind {
@@ -43,6 +45,7 @@ impl fmt::Display for JobKind {
             Self::RemoveDevice { device } => write!(f, "removal of device {device}"),
             Self::ResizeDevice { device } => write!(f, "resize of device {device}"),
             Self::Convert => f.write_str("conversion to other profiles"),
+            Self::Balance => f.write_str("balance"),
         }
     }
 }

@@ -49,6 +49,7 @@
 //! - [`Subvolume::scan_parts`] visits every inode, with several threads.
 //! - [`Filesystem::keep_state`] keeps a commit readable while the file system goes on changing.
 //! - [`Filesystem::scrub`] verifies every copy on every device and repairs bad ones, as a [`Job`].
+//! - [`Filesystem::balance`] moves block groups together or to other profiles; what is shared stays so.
 //! - [`accounting::Accounting::of`] says where the space went, by path, snapshot and compression.
 //! - [`Error::kind`] says what an error means; its text names the path, device or item.
 //!
@@ -90,7 +91,8 @@ pub use find::{
 };
 #[doc(inline)]
 pub use larder_filesystem::{
-    AllocateMode, Capacity, Conversion, DelayedStats, DeviceErrors, DeviceInfo, DeviceProgress,
+    AllocateMode, Balance, BalanceEnd, BalanceProgress, BalanceState, BalanceStatus, Balanced,
+    Capacity, ChosenGroup, Conversion, DelayedStats, DeviceErrors, DeviceInfo, DeviceProgress,
     DeviceScrub, Directory, Encoded, Entries, Entry, Error, ErrorAbout, ErrorKind, Extent,
     ExtentKind, ExtentMapStats, File, FileCursor, FilePlace, FileType, Filesystem, GlobalReserve,
     Health, Inode, Job, JobKind, JobStatus, Jobs, Link, Listed, ListedEntry, ListedInode,
@@ -105,7 +107,9 @@ pub use larder_filesystem::{FindExtents, Queue, Reserve, StandsIn, Tuning};
 pub use larder_format::compression::{
     Algorithm as CompressionAlgorithm, Compression, CompressionSpecError,
 };
-pub use larder_format::item::InodeFlags;
+pub use larder_format::item::{
+    BALANCE_SINGLE, BalanceItem, DiskBalanceArgs, InodeFlags, balance_filter, balance_flags,
+};
 pub use larder_format::{ItemType, Key, Profile, Uuid};
 #[doc(inline)]
 pub use larder_stream::{

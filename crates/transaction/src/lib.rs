@@ -81,9 +81,9 @@ pub use error::{Error, Result};
 pub use items::{Items, Look};
 pub use log::{FoundLog, LogWriter, Recovery};
 pub use manager::{
-    Aborted, BackgroundCommits, Cleaning, Conversion, DataExtent, DataOwner, DeviceProgress,
-    Exclusive, Handle, KeptTrees, NewSnapshot, ResyncProgress, Tell, TransactionHook,
-    TransactionManager, Trees,
+    Aborted, BackgroundCommits, BalanceProgress, Balanced, Chosen, Cleaning, Conversion,
+    DataExtent, DataOwner, DeviceProgress, Emptied, Exclusive, Handle, KeptTrees, NewSnapshot,
+    ResyncProgress, Tell, TellBalance, TransactionHook, TransactionManager, Trees,
 };
 pub use quota::{Counted, QuotaLimit, QuotaReservation, Quotas};
 pub use tree_items::TreeItems;

@@ -19,7 +19,7 @@ use crate::stats::ChangeStats;
 
 /// The trees of a file system that can change.
 pub struct Forest {
-    state: Arc<ForestState>,
+    pub(super) state: Arc<ForestState>,
     trees: RwLock<HashMap<u64, Arc<LiveTree>>>,
 }
 

@@ -14,12 +14,14 @@
 //! - [`structure`]: splits, merges, a new root.
 //! - [`search`]: the way down and its locks.
 //! - [`tree`]: the operations that callers see.
-//! - [`write_set`]: the blocks that a commit writes. [`forest`]: all trees.
+//! - [`write_set`]: the blocks that a commit writes. [`forest`]: all trees. [`relocated`]: blocks
+//!   that move.
 
 mod bytes;
 mod error;
 mod forest;
 mod path;
+mod relocated;
 mod search;
 mod space;
 mod state;
@@ -30,6 +32,7 @@ mod write_set;
 pub use bytes::leaf::Keep;
 pub use error::ChangeError;
 pub use forest::Forest;
+pub use relocated::Repointing;
 pub use space::{BlockRequest, BlockSpace, Copied, SpaceError};
 pub use state::forest::BlockIdentity;
 #[cfg(feature = "ablation")]

@@ -3,6 +3,7 @@
 //! An interrupted command ends by the signal, as other programs do (a shell calls that 130 for
 //! Ctrl-C, 143 for TERM): the image is in the state of some commit, and needs no repair.
 
+mod balance;
 mod cat;
 mod check;
 mod chmod;
@@ -87,6 +88,8 @@ pub struct Larder {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[command(subcommand, aliases = ["b", "ba", "bal"])]
+    Balance(balance::Balance),
     Cat(cat::Cat),
     #[command(aliases = ["c", "ch"])]
     Check(check::Check),
@@ -173,6 +176,7 @@ impl Larder {
 impl Command {
     fn run(self, global: &Global, program: Program) -> Outcome {
         match self {
+            Self::Balance(command) => command.run(global),
             Self::Cat(command) => command.run(),
             Self::Check(command) => Ok(command.run(global, program)),
             Self::Chmod(command) => command.run(),

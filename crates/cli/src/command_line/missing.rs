@@ -17,12 +17,9 @@ const fn instead(path: &'static str, way_out: &'static str) -> Missing {
 /// The way out if a whole program is missing.
 pub const OF_PROGS: &str =
     "that of btrfs-progs works on the same images, while they are not mounted";
-const BY_KERNEL: &str =
-    "the kernel's btrfs can: mount it with 'mount -t btrfs' and use btrfs-progs";
 const BY_RECEIVING: &str = "make a file system of that shape with 'larder mkfs', and fill it by 'larder send' and 'receive'";
 
 const COMMANDS: &[Missing] = &[
-    instead("balance", BY_KERNEL),
     instead("device replace", BY_RECEIVING),
     instead("filesystem defragment", "'cp --reflink=never' makes a copy in few pieces"),
     instead(
@@ -55,6 +52,7 @@ const NO_QUOTA: &str = "quota groups cannot be changed yet";
 const ONE_START: &str = "check starts at the roots in a superblock, which --super chooses";
 
 const OPTIONS: &[Refused] = &[
+    refused("balance start", "--enqueue", NO_QUEUE),
     refused("check", "-b|--backup", ONE_START),
     refused("check", "-r|--tree-root ADDRESS", ONE_START),
     refused("check", "--chunk-root ADDRESS", ONE_START),

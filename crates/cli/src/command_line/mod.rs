@@ -37,7 +37,7 @@ pub fn read(program: Program, arguments: &[OsString]) -> Result<Larder, Stop> {
         Program::Fsck => return Err(Stop::Done(fsck::run(&arguments[1..]))),
         Program::Larder | Program::Btrfs | Program::Mkfs => {}
     }
-    let arguments = words::without_end_of_help(arguments);
+    let arguments = words::with_filters_apart(&words::without_end_of_help(arguments));
     let arguments = &match program {
         Program::Larder => words::without_synonym(&arguments),
         _ => arguments,

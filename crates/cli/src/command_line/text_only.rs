@@ -13,6 +13,8 @@ const REASONS: &[(&str, &[&str])] = &[
     (
         TELLS,
         &[
+            "balance cancel",
+            "balance pause",
             "chmod",
             "chown",
             "cp",

@@ -29,6 +29,26 @@ pub fn without_end_of_help(arguments: &[OsString]) -> Vec<OsString> {
     kept.map(|(_, argument)| argument.clone()).collect()
 }
 
+/// The command line with a `=` before the filters of a balance, which follow `-d`, `-m` and `-s`
+/// directly.
+pub fn with_filters_apart(arguments: &[OsString]) -> Vec<OsString> {
+    let start = arguments.windows(2).position(|pair| {
+        pair[0].to_str().is_some_and(|word| !word.is_empty() && "balance".starts_with(word))
+            && pair[1] == "start"
+    });
+    let apart = |(at, argument): (usize, &OsString)| {
+        let is_after = start.is_some_and(|start| at > start);
+        let text = argument.to_str().filter(|_| is_after).unwrap_or_default();
+        match ["-d", "-m", "-s"].iter().find_map(|option| text.strip_prefix(option)) {
+            Some(filters) if !filters.is_empty() && !filters.starts_with('=') => {
+                format!("{}={filters}", &text[..2]).into()
+            }
+            _ => argument.clone(),
+        }
+    };
+    arguments.iter().enumerate().map(apart).collect()
+}
+
 /// The command line with a synonym replaced by its command.
 pub fn without_synonym(arguments: &[OsString]) -> Vec<OsString> {
     let is_value = |at: usize| WITH_VALUE.iter().any(|option| arguments[at - 1] == *option);

@@ -1,6 +1,7 @@
 //! The commands on images, as a user runs them.
 
 mod archives;
+mod balance;
 mod bulk_options;
 mod changing;
 mod changing_devices;

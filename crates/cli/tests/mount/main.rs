@@ -2,6 +2,7 @@
 //! checkers and the kernel, which mounts the result.
 
 mod accounting;
+mod balance;
 mod btrfs_progs;
 mod bulk;
 mod cached;

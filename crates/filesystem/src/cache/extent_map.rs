@@ -8,7 +8,7 @@
 //!   [`forget`](ExtentMap::forget) for the range. So an entry that a thread finds with the state
 //!   locked is true as long as the state is locked.
 //! - Entries from before content moved are never found, nor inserted later: a map says until which
-//!   move its entries are true. A thread that moves data keeps readers of the file away meanwhile.
+//!   move its entries are true. A reader that finds that content moved while it read begins again.
 //! - Entries may be missing: they go at any time when memory is short. Inline extents have none.
 //! - A lookup takes no lock. All maps of a file system together have a bound, and besides whatever
 //!   one thread inserts at once.

@@ -1,6 +1,7 @@
 //! What all handles of one open file system share.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
 
 use larder_btree::{BlockCache, Readahead, Tree, TreeRoot, TreeView};
 use larder_format::item::RootItem;
@@ -9,6 +10,7 @@ use larder_jobs::Jobs;
 use larder_volume::Volume;
 
 use crate::cache::decompressed::DecompressedExtents;
+use crate::core::balances::Balances;
 use crate::core::scrubs::Scrubs;
 use crate::core::writer::Writer;
 use crate::error::{Error, Result};
@@ -25,6 +27,7 @@ pub(crate) struct Core {
     decompressed: DecompressedExtents,
     jobs: Jobs,
     scrubs: Scrubs,
+    balances: Balances,
     /// The writer, if it is open for writing.
     writer: Option<Writer>,
 }
@@ -53,8 +56,19 @@ impl Core {
     ) -> Result<Self> {
         let root_tree = TreeView::Committed(root_tree);
         let csum_tree = TreeView::Committed(open_tree(&cache, &root_tree, objectid::CSUM_TREE)?);
-        let (decompressed, jobs, scrubs) = Default::default();
-        Ok(Self { volume, cache, root_tree, csum_tree, decompressed, jobs, scrubs, writer: None })
+        let (decompressed, jobs, scrubs, balances) = Default::default();
+        let writer = None;
+        Ok(Self {
+            volume,
+            cache,
+            root_tree,
+            csum_tree,
+            decompressed,
+            jobs,
+            scrubs,
+            balances,
+            writer,
+        })
     }
 
     /// The file system on `volume` as `writer` changes it.
@@ -65,9 +79,19 @@ impl Core {
     ) -> Result<Self> {
         let root_tree = TreeView::Live(writer.manager().trees().root().clone());
         let csum_tree = writer.tree(objectid::CSUM_TREE)?;
-        let (decompressed, jobs, scrubs) = Default::default();
+        let (decompressed, jobs, scrubs, balances) = Default::default();
         let writer = Some(writer);
-        Ok(Self { volume, cache, root_tree, csum_tree, decompressed, jobs, scrubs, writer })
+        Ok(Self {
+            volume,
+            cache,
+            root_tree,
+            csum_tree,
+            decompressed,
+            jobs,
+            scrubs,
+            balances,
+            writer,
+        })
     }
 
     /// The volume that it is on.
@@ -100,6 +124,24 @@ impl Core {
     /// The counters of scrubs that go on.
     pub(crate) fn scrubs(&self) -> &Scrubs {
         &self.scrubs
+    }
+
+    /// The balance that goes on.
+    pub(crate) fn balances(&self) -> &Balances {
+        &self.balances
+    }
+
+    /// Calls `read`, which searches for content and then reads it: again if content moved meanwhile,
+    /// since other content may have come to where it was.
+    pub(crate) fn while_content_stays<T>(&self, mut read: impl FnMut() -> T) -> T {
+        let moves = || self.writer.as_ref().map_or(0, |writer| writer.moves.load(Acquire));
+        loop {
+            let before = moves();
+            let outcome = read();
+            if moves() == before {
+                return outcome;
+            }
+        }
     }
 
     pub(crate) fn sectorsize(&self) -> u64 {

@@ -123,7 +123,7 @@ impl Error {
             Self::NameHashFull | Self::TooEntangled => ErrorKind::Overflow,
             Self::StateEnded(_) => ErrorKind::Stale,
             Self::Interrupted => ErrorKind::Interrupted,
-            Self::Excluded(_) => ErrorKind::InUse,
+            Self::Excluded(_) | Self::PausedBalance => ErrorKind::InUse,
             Self::NotWritable | Self::ReadOnlySubvolume => ErrorKind::ReadOnly,
             Self::CrossSubvolume | Self::CrossFilesystem => ErrorKind::CrossSubvolume,
             Self::NotPermitted(_) | Self::NotReadOnly(_) => ErrorKind::NotPermitted,

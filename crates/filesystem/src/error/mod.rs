@@ -158,6 +158,12 @@ pub enum Error {
     /// A job that runs excludes another one.
     #[error(transparent)]
     Excluded(#[from] larder_jobs::Excluded),
+    /// A balance has not ended, so that other work on devices cannot begin (`EBUSY`).
+    #[error(
+        "a balance was begun and has not ended: 'larder balance resume' goes on with it, and 'larder \
+         balance cancel' ends it"
+    )]
+    PausedBalance,
     /// Subvolumes share their trees in more ways than fit into memory.
     #[error("the subvolumes share their trees in too many ways")]
     TooEntangled,

@@ -113,6 +113,16 @@ impl Inode {
     /// Fills `buf` from `offset` on with the data that the tree has, and with zeros elsewhere.
     pub(crate) fn read_stored_range(
         &self,
+        buf: &mut [u8],
+        offset: u64,
+        has_checksums: bool,
+    ) -> Result<()> {
+        let core = self.core();
+        core.while_content_stays(|| self.read_searched_range(buf, offset, has_checksums))
+    }
+
+    fn read_searched_range(
+        &self,
         mut buf: &mut [u8],
         offset: u64,
         has_checksums: bool,

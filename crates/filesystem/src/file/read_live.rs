@@ -73,10 +73,12 @@ impl File {
         offset: u64,
         has_checksums: bool,
     ) -> Result<()> {
-        let moves = live.extents().moves();
-        let learned = self.read_known_range(live.extents(), buf, offset, has_checksums)?;
-        live.extents().learn(learned, moves);
-        Ok(())
+        self.core().while_content_stays(|| {
+            let moves = live.extents().moves();
+            let learned = self.read_known_range(live.extents(), buf, offset, has_checksums)?;
+            live.extents().learn(learned, moves);
+            Ok(())
+        })
     }
 
     /// Makes sectors dirty, with their current content. The state is not locked during device I/O,

@@ -11,7 +11,7 @@ use larder_transaction::{
     Conversion, DeviceProgress, Error as EngineError, Moved, Tell, TransactionManager,
 };
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::handle::filesystem::Filesystem;
 
 impl Filesystem {
@@ -81,6 +81,9 @@ impl Filesystem {
     ) -> Result<T> {
         let writer = self.writer()?;
         let job = self.jobs().begin(kind, 0)?;
+        if writer.manager().balance_item()?.is_some() {
+            return Err(Error::PausedBalance);
+        }
         let done = Cell::new(0);
         let went_on = |now: DeviceProgress| {
             let more = now.done_bytes - done.replace(now.done_bytes);

@@ -1,5 +1,6 @@
 //! The file system as a whole.
 
+pub(crate) mod balance;
 pub(crate) mod cleaning;
 pub(crate) mod commit;
 pub(crate) mod devices;

@@ -1,5 +1,6 @@
 //! The data of items, one file for each family.
 
+mod balance;
 mod block_group;
 mod chunk;
 mod csum;
@@ -16,6 +17,7 @@ mod root;
 mod uuid_tree;
 mod verity;
 
+pub use balance::{BALANCE_SINGLE, balance_filter};
 pub use block_group::BlockGroupItem;
 pub use chunk::{Chunk, ChunkHeader, Stripe};
 pub use csum::csum_count;

@@ -48,6 +48,16 @@ pub const DEV_STATS_RESET: u64 = 1;
 pub const SCRUB_READ_ONLY: u64 = 1;
 /// Sets the limit in [`ScrubLimitArgs`].
 pub const SET_SCRUB_LIMIT: u64 = 1;
+/// In the state of [`BalanceArgs`]: the balance goes on.
+pub const BALANCE_RUNNING: u64 = 1;
+/// In the state of [`BalanceArgs`]: it was asked to pause.
+pub const BALANCE_PAUSE_REQUESTED: u64 = 1 << 1;
+/// In the state of [`BalanceArgs`]: it was asked to end.
+pub const BALANCE_CANCEL_REQUESTED: u64 = 1 << 2;
+/// The number by which [`BALANCE_CTL`](super::BALANCE_CTL) pauses.
+pub const BALANCE_PAUSE: i32 = 1;
+/// The number by which [`BALANCE_CTL`](super::BALANCE_CTL) cancels.
+pub const BALANCE_CANCEL: i32 = 2;
 /// The version of [`HealthArgs`].
 pub const HEALTH_VERSION: u32 = 1;
 /// The version of [`MetricsArgs`].
@@ -294,6 +304,38 @@ structure! {
         flags: u64,
         progress: ScrubProgressArgs,
         unused: [u64; 109],
+    }
+}
+structure! {
+    /// `struct btrfs_balance_args`.
+    BalanceFilterArgs, 136 {
+        profiles: u64,
+        usage: u64,
+        devid: u64,
+        pstart: u64,
+        pend: u64,
+        vstart: u64,
+        vend: u64,
+        target: u64,
+        flags: u64,
+        limit: u64,
+        stripes_min: u32,
+        stripes_max: u32,
+        unused: [u64; 6],
+    }
+}
+structure! {
+    /// `struct btrfs_ioctl_balance_args`.
+    BalanceArgs, 1024 {
+        flags: u64,
+        state: u64,
+        data: BalanceFilterArgs,
+        meta: BalanceFilterArgs,
+        sys: BalanceFilterArgs,
+        expected: u64,
+        considered: u64,
+        completed: u64,
+        unused: [u64; 72],
     }
 }
 structure! {

@@ -224,33 +224,41 @@ impl<'m> Copier<'m> {
         Ok(copied.is_some())
     }
 
-    /// The checksums of the sectors of a range that have some.
     fn checksums_of(&self, range: Range<u64>) -> Result<Vec<Option<Vec<u8>>>> {
-        let (sectorsize, kind) = (self.sectorsize(), self.volume.checksum_type());
-        let mut sums = vec![None; ((range.end - range.start) / sectorsize) as usize];
-        let key = |logical| Key::new(objectid::EXTENT_CSUM, ItemType::EXTENT_CSUM, logical);
-        let mut cursor = self.state.checksums.cursor(Readahead::Forward);
-        // The item that covers the start is the last whose key is not after it.
-        let mut is_there = cursor.seek_last(key(range.start))? || cursor.next()?;
-        while let Some((found, data)) = cursor.item().filter(|_| is_there) {
-            if found >= key(range.end) {
-                break;
-            }
-            let wrong = |problem: FormatError| Error::item(objectid::CSUM_TREE, found, problem);
-            csum_count(data.len(), kind).map_err(wrong)?;
-            for (number, sum) in (0..).zip(data.chunks_exact(kind.size())) {
-                let sector = (found.offset + number * sectorsize).checked_sub(range.start);
-                let slot = sector.and_then(|bytes| sums.get_mut((bytes / sectorsize) as usize));
-                if let Some(slot) = slot {
-                    *slot = Some(sum.to_vec());
-                }
-            }
-            is_there = cursor.next()?;
-        }
-        Ok(sums)
+        checksums_of(&self.state.checksums, self.volume, range)
     }
 
     fn sectorsize(&self) -> u64 {
         u64::from(self.volume.sectorsize())
     }
+}
+
+/// The checksums of the sectors of a range that have some, in the checksum tree `tree`.
+pub(crate) fn checksums_of(
+    tree: &TreeView,
+    volume: &Volume,
+    range: Range<u64>,
+) -> Result<Vec<Option<Vec<u8>>>> {
+    let (sectorsize, kind) = (u64::from(volume.sectorsize()), volume.checksum_type());
+    let mut sums = vec![None; ((range.end - range.start) / sectorsize) as usize];
+    let key = |logical| Key::new(objectid::EXTENT_CSUM, ItemType::EXTENT_CSUM, logical);
+    let mut cursor = tree.cursor(Readahead::Forward);
+    // The item that covers the start is the last whose key is not after it.
+    let mut is_there = cursor.seek_last(key(range.start))? || cursor.next()?;
+    while let Some((found, data)) = cursor.item().filter(|_| is_there) {
+        if found >= key(range.end) {
+            break;
+        }
+        let wrong = |problem: FormatError| Error::item(objectid::CSUM_TREE, found, problem);
+        csum_count(data.len(), kind).map_err(wrong)?;
+        for (number, sum) in (0..).zip(data.chunks_exact(kind.size())) {
+            let sector = (found.offset + number * sectorsize).checked_sub(range.start);
+            let slot = sector.and_then(|bytes| sums.get_mut((bytes / sectorsize) as usize));
+            if let Some(slot) = slot {
+                *slot = Some(sum.to_vec());
+            }
+        }
+        is_there = cursor.next()?;
+    }
+    Ok(sums)
 }

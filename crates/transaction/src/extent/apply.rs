@@ -215,10 +215,10 @@ impl ExtentItems {
     /// The item of a new extent, still without references. The first will be inline whatever its
     /// size.
     fn new_item(&self, logical: Logical, head: &Head) -> Result<KeyedRecord> {
-        let (Some((first, _)), None) = (head.additions().next(), head.drops().next()) else {
+        if head.additions().next().is_none() || head.drops().next().is_some() {
             let problem = "it is new but references to it are dropped or none is added";
             return Err(Error::extent(logical, problem));
-        };
+        }
         let (type_flag, info) = match head.kind {
             ExtentKind::Data => (EXTENT_FLAG_DATA, None),
             ExtentKind::TreeBlock { .. } if self.skinny_metadata => (EXTENT_FLAG_TREE_BLOCK, None),
@@ -226,8 +226,7 @@ impl ExtentItems {
                 (EXTENT_FLAG_TREE_BLOCK, Some(TreeBlockInfo { key: first_key.into(), level }))
             }
         };
-        let is_full = head.sets_full_backref || matches!(first, Referrer::Block { .. });
-        let full_flag = if is_full { EXTENT_FLAG_FULL_BACKREF } else { 0 };
+        let full_flag = if head.sets_full_backref { EXTENT_FLAG_FULL_BACKREF } else { 0 };
         let key = self.key(logical, head.len_bytes, head.kind);
         Ok(KeyedRecord { key, record: Record::new(self.generation, type_flag | full_flag, info) })
     }

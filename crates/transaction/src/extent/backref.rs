@@ -26,7 +26,17 @@ pub(crate) struct ReferringTree {
     view: TreeView,
     /// Its part before this key is gone.
     first: Key,
+    /// The lowest level of the blocks on the way to that key: those lack their part before it.
+    first_level: u8,
     is_deleted: bool,
+}
+
+/// From where a tree block is referred to.
+pub(crate) enum Parent {
+    /// A block above it.
+    Block(Block),
+    /// A subvolume, of which it is the root.
+    Subvolume(u64),
 }
 
 /// Finds the tree of an id; `None` if there is none.
@@ -45,7 +55,7 @@ impl ReferringTree {
     pub(crate) fn new(item: &RootItem, view: TreeView) -> Self {
         let is_deleted = item.refs.get() == 0;
         let first = if is_deleted { item.drop_progress.get() } else { Key::MIN };
-        Self { view, first, is_deleted }
+        Self { view, first, first_level: item.drop_level, is_deleted }
     }
 }
 
@@ -193,6 +203,55 @@ impl<'m> Backrefs<'m> {
         Ok(false)
     }
 
+    /// From where the tree block `block` is referred to by this referrer; `None` if the referrer does
+    /// not have it.
+    pub(crate) fn parent(&self, block: &Block, referrer: Referrer) -> Result<Option<Parent>> {
+        match referrer {
+            Referrer::Tree { root } => {
+                let Some(tree) = self.tree(root)? else { return Ok(None) };
+                if tree.view.root().logical == block.logical() {
+                    return Ok(Some(Parent::Subvolume(root)));
+                }
+                Ok(tree.parent_of(block)?.map(Parent::Block))
+            }
+            Referrer::Block { parent } if parent == block.logical().0 => Ok(None),
+            Referrer::Block { parent } => {
+                let parent = self.block(Logical(parent), block.level() + 1)?;
+                Ok(Some(Parent::Block(parent)))
+            }
+            _ => Err(Error::extent(block.logical(), "a file refers to a tree block")),
+        }
+    }
+
+    /// The references to an extent, and how often each counts. No reference is delayed.
+    pub(crate) fn counted(&self, extent: &FoundExtent) -> Result<Vec<(Referrer, u32)>> {
+        let stored = extent.references(&self.extents);
+        let counted = stored.map(|back_ref| {
+            back_ref.map(|it| Referrer::of(&it).map(|referrer| (referrer, it.count())))
+        });
+        counted.filter_map(Result::transpose).collect()
+    }
+
+    /// The tree block of an extent, which is one of subvolumes or of this `tree`.
+    pub(crate) fn tree_block(&self, extent: &FoundExtent, tree: u64) -> Result<Block> {
+        self.block_of(tree, Logical(extent.range.start), extent.level)
+    }
+
+    /// The blocks of a subvolume of which a part is deleted already: for each, its first child that
+    /// is left.
+    pub(crate) fn partly_deleted(&self, subvolume: u64) -> Result<Vec<(Logical, usize)>> {
+        let mut partly = Vec::new();
+        let Some(tree) = self.tree(subvolume)?.filter(|tree| tree.first != Key::MIN) else {
+            return Ok(partly);
+        };
+        for level in tree.first_level.max(1)..=tree.view.root().level {
+            if let Some(block) = tree.view.block_at(tree.first, level)? {
+                partly.push((block.logical(), block.node().child_slot(tree.first)));
+            }
+        }
+        Ok(partly)
+    }
+
     /// Whether the subvolume is there, and not being deleted.
     pub fn has_subvolume(&self, id: u64) -> Result<bool> {
         Ok(self.tree(id)?.is_some_and(|tree| !tree.is_deleted))
@@ -204,6 +263,11 @@ impl<'m> Backrefs<'m> {
 
     /// The tree block at `logical`, as its extent describes it.
     fn block(&self, logical: Logical, level: u8) -> Result<Block> {
+        // Blocks of all subvolumes are alike.
+        self.block_of(FS_TREE, logical, level)
+    }
+
+    fn block_of(&self, tree: u64, logical: Logical, level: u8) -> Result<Block> {
         let extent = self.extent_at(logical)?.filter(|extent| {
             extent.is_tree_block
                 && extent.range.start == logical.0
@@ -211,8 +275,7 @@ impl<'m> Backrefs<'m> {
         });
         let missing = || Error::extent(logical, "a reference names it but there is no such block");
         let generation = extent.ok_or_else(missing)?.generation;
-        // Blocks of all subvolumes are alike.
-        let expected = Expected { tree: FS_TREE, logical, generation, level, first_key: None };
+        let expected = Expected { tree, logical, generation, level, first_key: None };
         self.extents.look(&expected).map_err(|mut error| {
             error.tree = EXTENT_TREE;
             error.into()

@@ -11,7 +11,7 @@ mod walk;
 
 pub use apply::{ExtentChange, ExtentItems, References};
 pub use backref::Backrefs;
-pub(crate) use backref::{ReferringTree, committed_tree};
+pub(crate) use backref::{Parent, ReferringTree, committed_tree};
 pub use checksums::ChecksumItems;
 pub use referrer::Referrer;
 pub use walk::{BackReferences, FoundExtent, extent_at, extents};

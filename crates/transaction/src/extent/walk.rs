@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::vec;
 
 use larder_btree::{Range as Items, Readahead, TreeView};
-use larder_format::item::{BackRef, Extent};
+use larder_format::item::{BackRef, EXTENT_FLAG_FULL_BACKREF, Extent};
 use larder_format::objectid::EXTENT_TREE;
 use larder_format::{FormatError, ItemType, Key, Logical};
 
@@ -26,6 +26,10 @@ pub struct FoundExtent {
     pub generation: u64,
     /// Whether it is a tree block, not data.
     pub is_tree_block: bool,
+    /// The level of a tree block; 0 for data.
+    pub(crate) level: u8,
+    /// Whether the references to what a tree block refers to are by its address.
+    pub(crate) is_full: bool,
     /// How many references it has.
     refs: u64,
     /// The references in its item. Others have keys of their own.
@@ -43,6 +47,12 @@ impl FoundExtent {
             range: key.objectid..end.ok_or_else(|| leaves("the address space"))?,
             generation: extent.item.generation.get(),
             is_tree_block: is_short || extent.is_tree_block(),
+            level: match extent.tree_block_info {
+                Some(info) => info.level,
+                None if is_short => key.offset as u8,
+                None => 0,
+            },
+            is_full: extent.item.flags.get() & EXTENT_FLAG_FULL_BACKREF != 0,
             refs: extent.item.refs.get(),
             inline: inline.collect::<Result<_, FormatError>>()?,
         })
@@ -50,7 +60,13 @@ impl FoundExtent {
 
     /// One that the extent tree does not have yet.
     pub(super) fn unwritten(range: Range<u64>, generation: u64, is_tree_block: bool) -> Self {
-        Self { range, generation, is_tree_block, refs: 0, inline: Vec::new() }
+        let (level, is_full, refs, inline) = (0, false, 0, Vec::new());
+        Self { range, generation, is_tree_block, level, is_full, refs, inline }
+    }
+
+    /// Bytes of it.
+    pub fn len_bytes(&self) -> u64 {
+        self.range.end - self.range.start
     }
 
     /// What refers to it, in the order of the extent tree, which is `tree`.

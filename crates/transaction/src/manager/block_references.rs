@@ -98,6 +98,16 @@ impl TreeSpace {
         Ok(children.len() as u64)
     }
 
+    /// What a block refers to, and by what: by the address `full` of a block with full back
+    /// references, or otherwise by the owner.
+    pub(crate) fn referred_by(
+        &self,
+        block: &Block,
+        full: Option<Logical>,
+    ) -> Result<Vec<(ExtentRef, Referrer)>> {
+        self.children(block, full.map_or(By::Tree(block.header().owner.get()), By::Block))
+    }
+
     /// The blocks or the data that a block refers to.
     fn children(&self, block: &Block, by: By) -> Result<Vec<(ExtentRef, Referrer)>> {
         let node = block.node();

@@ -216,6 +216,22 @@ impl Bookkeeping {
         Ok(Some((group, to)))
     }
 
+    /// Allocates nothing in the group at `start` from now on; `None` if it is gone, or not one that
+    /// others may be allocated in.
+    pub(super) fn begin_leaving(&self, start: Logical) -> Result<Option<Arc<Group>>> {
+        // No thread removes groups meanwhile.
+        let _editing = self.editing.lock();
+        self.write_created_groups()?;
+        let space = &self.tree_space.space;
+        let group = space.group_at(start).filter(|group| group.start() == start);
+        Ok(group.filter(|group| space.begin_leaving(group)))
+    }
+
+    /// Whether empty block groups can be removed.
+    pub(super) fn removes_groups(&self) -> bool {
+        self.trees.free_space.is_some()
+    }
+
     /// Puts the layout to which a chunk has moved into the trees, in place of the one before.
     pub(super) fn exchange_layouts(&self, group: &Group, to: &Arc<Chunk>) -> Result<()> {
         let _editing = self.editing.lock();

@@ -45,10 +45,20 @@ impl TransactionManager {
 
     /// The same, for a caller that keeps other commits from beginning.
     pub(super) fn commit_locked(&self, logs: &mut Logs) -> Result<u64> {
+        self.commit_with(logs, |_| Ok(()))
+    }
+
+    /// The same, with changes that are made when all others are in the trees. An error of them makes
+    /// the file system read-only.
+    pub(super) fn commit_with(
+        &self,
+        logs: &mut Logs,
+        change: impl FnOnce(&Exclusive<'_>) -> Result<()>,
+    ) -> Result<u64> {
         let _unwinding = AbortOnUnwind(&self.abort);
         self.check_alive()?;
         self.with_hook(|hook| hook.before_commit())?;
-        self.commit_with(logs).inspect_err(|error| self.abort(error.clone()))
+        self.commit_now(logs, change).inspect_err(|error| self.abort(error.clone()))
     }
 
     /// Calls the hook, if there is one.
@@ -59,7 +69,11 @@ impl TransactionManager {
         self.hook.get().map_or(Ok(()), |hook| act(&**hook))
     }
 
-    fn commit_with(&self, logs: &mut Logs) -> Result<u64> {
+    fn commit_now(
+        &self,
+        logs: &mut Logs,
+        change: impl FnOnce(&Exclusive<'_>) -> Result<()>,
+    ) -> Result<u64> {
         // Most references are run while other threads go on.
         self.run_references_in_passing()?;
         let exclusive = Exclusive::new(self);
@@ -71,6 +85,7 @@ impl TransactionManager {
         // The commit makes all logs void.
         *logs = Logs::default();
         self.tree_space.give_up_log_blocks()?;
+        change(&exclusive)?;
         let frozen = self.freeze(&exclusive)?;
         exclusive.forget_joins();
         if self.hook.get().is_some_and(|hook| hook.has_more()) {

@@ -24,6 +24,7 @@
 
 mod abort;
 mod background;
+mod balance;
 mod block_references;
 mod bookkeeping;
 mod cleaning;
@@ -44,6 +45,7 @@ mod kept_trees;
 mod load;
 mod move_chunk;
 mod open;
+mod relocation;
 mod resync;
 mod roots;
 mod space_flush;
@@ -60,6 +62,7 @@ pub(crate) use write_blocks::write_blocks;
 
 pub use abort::Aborted;
 pub use background::BackgroundCommits;
+pub use balance::{BalanceProgress, Balanced, Chosen, TellBalance};
 pub use cleaning::Cleaning;
 pub use data_references::{DataExtent, DataOwner};
 pub use devices::{Conversion, DeviceProgress, Tell};
@@ -67,6 +70,7 @@ pub use exclusive::Exclusive;
 pub use handle::Handle;
 pub use hook::TransactionHook;
 pub use kept_trees::KeptTrees;
+pub use relocation::Emptied;
 pub use resync::ResyncProgress;
 pub use transaction_manager::TransactionManager;
 pub use trees::{NewSnapshot, Trees};

@@ -158,6 +158,21 @@ impl Trees {
         Ok(tree)
     }
 
+    /// Makes a subvolume begin where its root block has moved to. Nothing in it has changed, so that
+    /// its times stay.
+    pub(super) fn move_root(&self, _: &Exclusive<'_>, root: TreeRoot) -> Result<()> {
+        let key = Key::new(root.tree, ItemType::ROOT_ITEM, 0);
+        let missing = || Error::MissingItem { tree: ROOT_TREE, key };
+        self.open(root.tree)?.ok_or_else(missing)?.move_root(root);
+        let moved = self.change_root_item(root.tree, |item| {
+            item.bytenr = root.logical.0.into();
+            item.level = root.level;
+            item.generation = root.generation.into();
+            item.generation_v2 = root.generation.into();
+        });
+        moved.ok_or_else(missing)
+    }
+
     /// Removes a tree whose blocks are all dropped, and its root item, which has `key`.
     pub(super) fn remove(&self, tree: u64, key: Key) -> Result<()> {
         self.roots.lock().forget(tree);

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use larder_locks::RankedMutex;
 use larder_locks::rank::MAY_USE;
 
+use super::leaving::Leaving;
+
 /// The space of a kind, and its uses. All numbers are bytes of logical address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -16,7 +18,8 @@ pub struct Usage {
     pub reserved: u64,
     /// Not in the extent tree any more, but in the last durable state or in one that a reader keeps.
     pub pinned: u64,
-    /// Unusable: superblock copies, and groups that cannot be written.
+    /// Unusable: superblock copies, groups that cannot be written, and what is free in those that
+    /// leave.
     pub unusable: u64,
     /// Held by reservations, and spoken for by delayed references.
     pub may_use: u64,
@@ -48,6 +51,7 @@ pub(super) struct Account {
     pub(super) unusable: Count,
     pub(super) global_reserve: Count,
     pub(super) unallocated: Count,
+    pub(super) leaving: Leaving,
     /// Locked while a thread decides about a reservation, so that no two get the same space.
     pub(super) may_use: RankedMutex<u64, MAY_USE>,
 }
@@ -63,7 +67,7 @@ impl Account {
             used: self.used.get(),
             reserved: self.reserved.get(),
             pinned: self.pinned.get(),
-            unusable: self.unusable.get(),
+            unusable: self.unusable.get() + self.leaving.free_bytes(),
             may_use,
             global_reserve: self.global_reserve.get(),
             unallocated: self.unallocated.get(),

@@ -141,6 +141,11 @@ impl Group {
         self.used.load(Relaxed)
     }
 
+    /// Allocated, and not in the extent tree yet.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        self.reserved.load(SeqCst)
+    }
+
     /// Unusable: the places of superblock copies.
     pub fn unusable_bytes(&self) -> u64 {
         self.unusable_bytes
@@ -192,15 +197,23 @@ impl Group {
         counts.iter().all(|count| count.load(SeqCst) == 0)
     }
 
-    /// Makes an open group one that is emptied, if nothing in it is in use. Returns whether it did.
+    /// Changes the state. Returns whether it was `from`.
+    pub(super) fn change_state(&self, from: GroupState, to: GroupState) -> bool {
+        self.state.change(from, to)
+    }
+
+    /// Makes an open group, or one that leaves, one that is emptied, if nothing in it is in use.
+    /// Returns whether it did.
     pub(super) fn empty(&self) -> bool {
-        if !self.state.change(GroupState::Open, GroupState::Emptied) {
+        let before = self.state();
+        let may_be_emptied = matches!(before, GroupState::Open | GroupState::Leaving);
+        if !may_be_emptied || !self.state.change(before, GroupState::Emptied) {
             return false;
         }
         // Looked at after the state has changed.
         let is_empty = self.is_empty();
         if !is_empty {
-            self.state.change(GroupState::Emptied, GroupState::Open);
+            self.state.change(GroupState::Emptied, before);
         }
         is_empty
     }

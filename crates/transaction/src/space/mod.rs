@@ -17,6 +17,7 @@ mod available;
 mod future;
 mod group;
 mod kept;
+mod leaving;
 mod moves;
 mod policy;
 mod reserve;
@@ -366,24 +367,18 @@ impl Space {
         next.inspect(|group| group.open())
     }
 
-    /// Returns the open groups that are empty, except the last of each type and profile; nothing is
-    /// allocated from them any more. The caller removes them from the trees and then calls
-    /// [`remove`](Self::remove).
+    /// Returns the open groups that are empty, except the last of each type and profile, and those
+    /// that leave, except the last of each type; nothing is allocated from them any more. The caller
+    /// removes them from the trees and then calls [`remove`](Self::remove).
     pub fn take_empty_groups(&self) -> Vec<Arc<Group>> {
         if !self.may_have_empty_groups.swap(false, Relaxed) {
             return Vec::new();
         }
-        let groups = self.groups();
-        let mut alike: BTreeMap<u64, usize> = BTreeMap::new();
-        for group in &groups {
-            *alike.entry(group.flags().bits()).or_default() += 1;
-        }
+        let mut groups = self.groups();
         let mut emptied = Vec::new();
-        for group in groups {
-            let others = alike.get_mut(&group.flags().bits()).expect("just counted");
-            let is_spare = *others > 1 && !group.moves() && self.can_spare(&group);
-            if is_spare && group.empty() {
-                *others -= 1;
+        while let Some(at) = groups.iter().position(|group| self.is_spare(group, &groups)) {
+            let group = groups.swap_remove(at);
+            if group.empty() {
                 emptied.push(group);
             }
         }
@@ -393,14 +388,22 @@ impl Space {
     /// Whether there are groups that [`take_empty_groups`](Self::take_empty_groups) would return.
     pub fn has_empty_groups(&self) -> bool {
         let groups = self.groups();
-        let has_another = |group: &Group| {
-            groups.iter().filter(|other| other.flags() == group.flags()).nth(1).is_some()
-        };
-        groups.iter().any(|group| {
-            let is_open = group.state() == GroupState::Open;
-            let is_empty = is_open && group.is_empty() && !group.moves();
-            is_empty && has_another(group) && self.can_spare(group)
-        })
+        groups.iter().any(|group| self.is_spare(group, &groups))
+    }
+
+    /// Whether nothing in a group is in use, and `groups` has another one that serves its purpose.
+    fn is_spare(&self, group: &Arc<Group>, groups: &[Arc<Group>]) -> bool {
+        if !group.is_empty() || group.moves() {
+            return false;
+        }
+        let others = groups.iter().filter(|other| !Arc::ptr_eq(other, group));
+        let mut open = others.filter(|other| other.state() == GroupState::Open);
+        let (flags, types) = (group.flags(), !BlockGroupFlags::PROFILES);
+        match group.state() {
+            GroupState::Open => open.any(|other| other.flags() == flags) && self.can_spare(group),
+            GroupState::Leaving => open.any(|other| other.flags() & types == flags & types),
+            _ => false,
+        }
     }
 
     /// Whether there is space for all reservations without a group too.
@@ -418,6 +421,7 @@ impl Space {
         let account = self.account_of(group.flags());
         account.total.sub(group.len_bytes());
         account.unusable.sub(group.unusable_bytes());
+        account.leaving.remove(group);
         self.groups.write().remove(&group.start().0);
         self.update_profiles();
         self.changes.lock().dirty.remove(&group.start().0);

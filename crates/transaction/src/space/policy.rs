@@ -43,7 +43,7 @@ impl ProfilePolicy {
     pub(super) fn update(&mut self, groups: &[Arc<Group>]) {
         self.safest = SpaceKind::ALL.map(|kind| {
             let writable =
-                groups.iter().filter(|group| group.holds(kind) && group.state().allocates());
+                groups.iter().filter(|group| group.holds(kind) && group.state().is_in_use());
             let profiles = writable.map(|group| group.chunk().profile());
             profiles.max_by_key(|profile| safety(*profile)).unwrap_or(Profile::Single)
         });

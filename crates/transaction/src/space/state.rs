@@ -5,8 +5,10 @@
 //! (loaded, can be written)       ──▶ open
 //! (loaded, cannot be written)    ──▶ read-only
 //! new        ── its items are about to be inserted ─────────────────▶ open
-//! open       ── a commit removes it, if nothing in it is in use ────▶ emptied
-//! emptied    ── something in it is in use after all ────────────────▶ open
+//! open       ── its content is to move to others ───────────────────▶ leaving
+//! leaving    ── it does not move after all ─────────────────────────▶ open
+//! open, leaving ── a commit removes it, if nothing in it is in use ─▶ emptied
+//! emptied    ── something in it is in use after all ────────────────▶ as before
 //! emptied    ── its items and its chunk are removed ────────────────▶ (gone)
 //! ```
 //!
@@ -27,6 +29,8 @@ pub enum GroupState {
     New,
     /// It has items.
     Open,
+    /// It has items, and its content moves to other groups.
+    Leaving,
     /// Nothing in it is in use, and the commit in progress removes it.
     Emptied,
     /// Too few of its devices are there to write it.
@@ -34,11 +38,16 @@ pub enum GroupState {
 }
 
 impl GroupState {
-    const ALL: [Self; 4] = [Self::New, Self::Open, Self::Emptied, Self::ReadOnly];
+    const ALL: [Self; 5] = [Self::New, Self::Open, Self::Leaving, Self::Emptied, Self::ReadOnly];
 
     /// Whether addresses may be allocated.
     pub fn allocates(self) -> bool {
         matches!(self, Self::New | Self::Open)
+    }
+
+    /// Whether content may change, so that its profile counts as one that is wanted.
+    pub(super) fn is_in_use(self) -> bool {
+        self.allocates() || self == Self::Leaving
     }
 }
 

@@ -22,15 +22,15 @@ use crate::support::{Files, Random, names, open, open_devices};
 const MIB: u64 = 1 << 20;
 
 /// An image whose devices change.
-struct Devices {
+pub(crate) struct Devices {
     scratch: Scratch,
-    files: Vec<PathBuf>,
+    pub(crate) files: Vec<PathBuf>,
     before: Manifest,
 }
 
 impl Devices {
     /// One that the kernel filled, with snapshots.
-    fn new(spec: &ImageSpec) -> Self {
+    pub(crate) fn new(spec: &ImageSpec) -> Self {
         let image = KernelImage::build(spec, &Content::new(larder_testkit::seed(7)));
         let scratch = Scratch::new();
         let files =
@@ -48,7 +48,7 @@ impl Devices {
     }
 
     /// Checks a copy of the devices as they are.
-    fn check_copy(&self, what: &str) {
+    pub(crate) fn check_copy(&self, what: &str) {
         let folder = Scratch::new();
         let copied = (0..).zip(&self.files).map(|(n, file)| copy(file, folder.path(), n));
         let copies: Vec<PathBuf> = copied.collect();
@@ -88,7 +88,7 @@ fn profiles(manager: &TransactionManager) -> [Vec<Profile>; 2] {
 }
 
 /// Calls `work` while another thread changes files and commits.
-fn while_in_use(manager: &TransactionManager, files: &mut Files, work: impl FnOnce()) {
+pub(crate) fn while_in_use(manager: &TransactionManager, files: &mut Files, work: impl FnOnce()) {
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {
@@ -181,7 +181,7 @@ const STEPS: [Step; 5] = [
 ];
 
 /// The devices that belong to the file system, of those with a superblock of it.
-fn members(devices: Vec<MemoryDevice>) -> Vec<MemoryDevice> {
+pub(crate) fn members(devices: Vec<MemoryDevice>) -> Vec<MemoryDevice> {
     let has_superblock = |device: &MemoryDevice| larder_volume::scan(device).is_ok();
     let found: Vec<MemoryDevice> = devices.into_iter().filter(has_superblock).collect();
     let snapshot = |device: &MemoryDevice| Arc::new(device.snapshot()) as Arc<dyn Device>;

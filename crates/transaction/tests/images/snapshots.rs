@@ -3,6 +3,7 @@
 
 use larder_testkit::{Content, ImageSpec, KernelImage, oracle};
 
+use crate::relocation::empty_some;
 use crate::support::snapshot::{Snapshot, TOP, clear_orphan, take, unlink};
 use crate::support::{Files, Random, open, touch};
 
@@ -34,6 +35,9 @@ fn histories(spec: &ImageSpec, seed: u64, rounds: u64) {
             snapshots.push(take(&manager, source, &mut random));
             // Changes of the source before the commit that takes the snapshot.
             touch(&manager, TOP, random.below(6), &mut random).unwrap();
+            if random.below(2) == 0 {
+                empty_some(&manager, &mut random);
+            }
             manager.commit().unwrap();
             if snapshots.len() > 3 {
                 let index = random.below(snapshots.len() as u64) as usize;
@@ -41,8 +45,10 @@ fn histories(spec: &ImageSpec, seed: u64, rounds: u64) {
                 unlink(&manager, &dead);
                 // In small steps, with commits between some.
                 while !manager.drop_tree(dead.id, 5).unwrap() {
-                    if random.below(4) == 0 {
-                        manager.commit().unwrap();
+                    match random.below(8) {
+                        0 | 1 => drop(manager.commit().unwrap()),
+                        2 => empty_some(&manager, &mut random),
+                        _ => {}
                     }
                 }
                 clear_orphan(&manager, &dead);

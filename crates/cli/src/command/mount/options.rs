@@ -106,7 +106,7 @@ const OF_NO_EFFECT: [&str; 34] = [
     "nostrictatime",
     "nouser",
     "nousers",
-    // There is no balance to resume.
+    // A balance that was interrupted waits until somebody resumes it.
     "skip_balance",
     "silent",
     "space_cache",

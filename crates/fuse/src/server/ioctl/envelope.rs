@@ -6,7 +6,7 @@ use rustix::ioctl::Opcode;
 use zerocopy::FromBytes;
 
 use super::call::Ioctl;
-use super::{files, info, search, subvolume};
+use super::{balance, files, info, search, subvolume};
 use crate::server::call::Outcome;
 
 /// Serves the request in an envelope, and returns it with the output in place of the input.
@@ -23,6 +23,7 @@ pub(super) fn serve(ioctl: &mut Ioctl<'_>) -> Outcome {
         abi::FIEMAP => files::extents(&mut inner),
         abi::SPACE_INFO => info::space(&mut inner),
         abi::INO_PATHS => files::inode_paths(&mut inner),
+        abi::BALANCE_CTL => balance::control(&mut inner),
         abi::LOGICAL_INO | abi::LOGICAL_INO_V2 => files::extent_references(&mut inner),
         _ => Err(Errno::NOTTY),
     }?;

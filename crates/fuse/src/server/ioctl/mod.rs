@@ -8,6 +8,7 @@
 //! - An inode that an ioctl names by a number alone needs the capability that reaches all inodes.
 //! - The server tells the kernel of each name that it adds or removes here.
 
+mod balance;
 mod call;
 mod caller;
 mod devices;
@@ -68,6 +69,8 @@ fn dispatch(request: Opcode, ioctl: &mut Ioctl<'_>) -> Outcome {
         abi::GET_DEV_STATS => health::device_errors(ioctl),
         abi::RESIZE => devices::resize(ioctl),
         abi::RM_DEV_V2 => devices::remove(ioctl),
+        abi::BALANCE_V2 => balance::balance(ioctl),
+        abi::BALANCE_PROGRESS => balance::progress(ioctl),
         abi::SCRUB => scrub::scrub(ioctl),
         abi::SCRUB_CANCEL => scrub::cancel(ioctl),
         abi::SCRUB_PROGRESS => scrub::progress(ioctl),

@@ -54,10 +54,10 @@ impl TransactionManager {
 }
 
 /// The profiles that new chunks get, until this is dropped.
-struct Targets<'m>(&'m TransactionManager);
+pub(in crate::manager) struct Targets<'m>(&'m TransactionManager);
 
 impl<'m> Targets<'m> {
-    fn new(manager: &'m TransactionManager, wanted: Conversion) -> Self {
+    pub(in crate::manager) fn new(manager: &'m TransactionManager, wanted: Conversion) -> Self {
         for kind in SpaceKind::ALL {
             manager.space().set_target_profile(kind, wanted.target(kind));
         }

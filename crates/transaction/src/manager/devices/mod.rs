@@ -28,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::space::Priority;
 
 pub use convert::Conversion;
+pub(super) use convert::Targets;
 
 /// How far work on devices has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,227 @@
+//! Balancing: block groups are emptied one after the other, or converted to other profiles.
+//!
+//! # Invariants
+//! - The item in the root tree is there from before the first group moves until the balance has
+//!   ended or was cancelled: whoever opens the file system after a crash goes on with it.
+//! - Each group is a step of its own, and each leaves a sound file system. A group that finds no room
+//!   stays, and the next one has its turn.
+//! - No other work on devices goes on meanwhile.
+
+mod filters;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use larder_format::item::{BalanceItem, balance_flags};
+use larder_format::{Profile, SpaceKind, read_exact_item};
+use zerocopy::IntoBytes;
+
+use self::filters::{Filters, least, target};
+use super::TransactionManager;
+use super::devices::Conversion;
+use super::devices::Targets;
+use crate::copy::Moved;
+use crate::error::{Error, Result};
+use crate::space::{Group, Priority};
+
+/// How far a balance is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BalanceProgress {
+    /// Block groups to move, as far as it is known.
+    pub expected: u64,
+    /// Those that were looked at.
+    pub considered: u64,
+    /// Those that have moved.
+    pub completed: u64,
+    /// Bytes that have moved.
+    pub done_bytes: u64,
+    /// Bytes to move.
+    pub total_bytes: u64,
+}
+
+/// What a balance did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Balanced {
+    /// How far it came.
+    pub progress: BalanceProgress,
+    /// What was copied.
+    pub moved: Moved,
+    /// Block groups that found no room, and stayed.
+    pub without_room: u64,
+}
+
+/// A block group that a balance would move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// Its address.
+    pub start: u64,
+    /// What it is for.
+    pub kind: SpaceKind,
+    /// Its profile.
+    pub profile: Profile,
+    /// The profile that it gets.
+    pub target: Option<Profile>,
+    /// Its length in bytes.
+    pub len_bytes: u64,
+    /// Bytes that extents use.
+    pub used_bytes: u64,
+}
+
+/// Is called in the thread that works with how far it has come. Says whether it goes on.
+pub type TellBalance<'t> = dyn Fn(&BalanceProgress) -> ControlFlow<()> + 't;
+
+impl TransactionManager {
+    /// The balance that was begun and has not ended; one that runs, or was interrupted.
+    pub fn balance_item(&self) -> Result<Option<BalanceItem>> {
+        let tree = self.trees.root();
+        let Some(data) = tree.get(BalanceItem::KEY)? else { return Ok(None) };
+        let wrong = |problem| Error::item(tree.id(), BalanceItem::KEY, problem);
+        Ok(Some(*read_exact_item::<BalanceItem>(&data).map_err(wrong)?))
+    }
+
+    /// Notes that a balance has begun, or, with `None`, that it has ended; and commits.
+    pub fn set_balance_item(&self, item: Option<&BalanceItem>) -> Result<()> {
+        let handle = self.start(1, Priority::Cleaning)?;
+        let tree = self.trees.root();
+        let changed = match item {
+            Some(item) => tree.put(BalanceItem::KEY, item.as_bytes()).map_err(Error::from),
+            None => tree.delete(BalanceItem::KEY).map(drop).map_err(Error::from),
+        };
+        changed.inspect_err(|error| self.abort(error.clone()))?;
+        handle.end()?;
+        self.commit().map(drop)
+    }
+
+    /// The block groups that a balance would move now, in their order.
+    ///
+    /// # Errors
+    /// [`Error::Devices`] if there are too few devices for a profile.
+    pub fn chosen_for_balance(&self, item: &BalanceItem) -> Result<Vec<Chosen>> {
+        for kind in SpaceKind::ALL {
+            self.check_target(item, kind)?;
+        }
+        let mut filters = Filters::new(item);
+        let groups = self.space().groups().into_iter().rev();
+        let mut chosen: Vec<_> = groups.filter(|group| filters.accept(group)).collect();
+        for kind in SpaceKind::ALL {
+            let is_it = |group: &Group| SpaceKind::of_types(group.flags()) == Some(kind);
+            if chosen.iter().filter(|group| is_it(group)).count() < least(item, kind) {
+                chosen.retain(|group| !is_it(group));
+            }
+        }
+        let describe = |group: &Group| {
+            let kind = SpaceKind::of_types(group.flags()).expect("it was accepted");
+            Chosen {
+                start: group.start().0,
+                kind,
+                profile: group.chunk().profile(),
+                target: target(item, kind),
+                len_bytes: group.len_bytes(),
+                used_bytes: group.used(),
+            }
+        };
+        Ok(chosen.iter().map(|group| describe(group)).collect())
+    }
+
+    fn check_target(&self, item: &BalanceItem, kind: SpaceKind) -> Result<()> {
+        let is_wanted = item
+            .filters(kind)
+            .is_some_and(|args| args.has(larder_format::item::balance_filter::CONVERT));
+        if !is_wanted {
+            return Ok(());
+        }
+        let devices = self.volume().devices();
+        let usable = devices.iter().filter(|device| !device.is_missing() && !device.is_seed());
+        let usable = usable.count();
+        let target = target(item, kind);
+        if let Some(profile) =
+            target.filter(|profile| filters::is_possible(*profile, kind.flag(), usable))
+        {
+            return self.check_redundancy(item, kind, profile);
+        }
+        let name = target.map_or("that is unknown", Profile::name);
+        Err(Error::Devices(format!(
+            "unable to start balance with target {kind} profile {name}: there are {usable} devices"
+        )))
+    }
+
+    /// Trees are made less safe only on demand.
+    fn check_redundancy(&self, item: &BalanceItem, kind: SpaceKind, target: Profile) -> Result<()> {
+        let is_forced = item.flags.get() & balance_flags::FORCE != 0;
+        let of_kind = self.space().groups().into_iter().filter(|group| group.holds(kind));
+        let has_copies = |group: Arc<Group>| group.chunk().profile().copies() > 1;
+        if kind == SpaceKind::Data || is_forced || target.copies() > 1 {
+            return Ok(());
+        }
+        if !of_kind.map(has_copies).any(|copies| copies) {
+            return Ok(());
+        }
+        Err(Error::Devices(format!(
+            "the conversion to {target} makes {kind} less safe: --force does it nevertheless"
+        )))
+    }
+
+    /// Moves the block groups that the filters of `item` let pass. Others may use the file system
+    /// meanwhile. Calls `tell` in this thread with the progress.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`] if `tell` says so. What has moved stays where it is, whatever fails.
+    ///
+    /// # Panics
+    /// If this thread has a [`Handle`](crate::Handle).
+    pub fn balance(&self, item: &BalanceItem, tell: &TellBalance<'_>) -> Result<Balanced> {
+        let busy = || Error::Devices("other work on the devices is in progress".into());
+        let _turn = self.device_work.try_lock().ok_or_else(busy)?;
+        let chosen = self.chosen_for_balance(item)?;
+        let of = |kind| target(item, kind);
+        let (data, metadata, system) =
+            (of(SpaceKind::Data), of(SpaceKind::Metadata), of(SpaceKind::System));
+        let _targets = Targets::new(self, Conversion { data, metadata, system });
+        let mut done = Balanced::default();
+        done.progress.expected = chosen.len() as u64;
+        done.progress.total_bytes = chosen.iter().map(|group| group.used_bytes).sum();
+        let starts = self.space().groups().into_iter().rev().map(|group| group.start());
+        for start in starts.collect::<Vec<_>>() {
+            done.progress.considered += 1;
+            go_on(tell(&done.progress))?;
+            let Some(group) = chosen.iter().find(|group| group.start == start.0) else { continue };
+            match self.balance_group(group, &mut done, tell) {
+                Ok(()) => done.progress.completed += 1,
+                Err(error @ (Error::NoSpace { .. } | Error::NoPlace { .. })) => {
+                    tracing::warn!("the block group at {start} stays: {error}");
+                    done.without_room += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        go_on(tell(&done.progress))?;
+        Ok(done)
+    }
+
+    fn balance_group(
+        &self,
+        group: &Chosen,
+        done: &mut Balanced,
+        tell: &TellBalance<'_>,
+    ) -> Result<()> {
+        let progress = &mut done.progress;
+        let mut advance = |bytes: u64| {
+            progress.done_bytes = (progress.done_bytes + bytes).min(progress.total_bytes);
+            go_on(tell(progress))
+        };
+        let start = larder_format::Logical(group.start);
+        let moved = match group.target.filter(|target| *target != group.profile) {
+            Some(target) => Some(self.move_chunk(start, target, |_| false, &mut advance)?),
+            None => self.empty_one_group(start, &mut advance)?.map(|emptied| emptied.moved),
+        };
+        done.moved.add(&moved.unwrap_or_default());
+        Ok(())
+    }
+}
+
+fn go_on(told: ControlFlow<()>) -> Result<()> {
+    match told {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(Error::Cancelled),
+    }
+}

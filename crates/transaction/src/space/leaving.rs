@@ -1,0 +1,87 @@
+//! Block groups whose content moves to others, so that they can be removed.
+//!
+//! # Invariants
+//! - Nothing is allocated in a group that leaves. Its free space counts as unusable, so that no
+//!   caller is promised any of it.
+//! - A group that leaves is removed by the next commit that finds nothing of it in use, unless it is
+//!   the last for its kind.
+
+use std::sync::Arc;
+
+use larder_format::BlockGroupFlags;
+use parking_lot::RwLock;
+
+use super::{Group, GroupState, Space, SpaceKind};
+use crate::error::{Error, Result};
+
+/// The groups of an account that leave.
+#[derive(Debug, Default)]
+pub(super) struct Leaving(RwLock<Vec<Arc<Group>>>);
+
+impl Leaving {
+    /// Bytes of them that are neither in use nor unusable anyway.
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.0.read().iter().map(|group| group.free_bytes()).sum()
+    }
+
+    fn add(&self, group: &Arc<Group>) {
+        self.0.write().push(group.clone());
+    }
+
+    pub(super) fn remove(&self, group: &Arc<Group>) {
+        self.0.write().retain(|other| !Arc::ptr_eq(other, group));
+    }
+}
+
+impl Space {
+    /// Allocates nothing in a group from now on. Returns whether it did before. The caller edits the
+    /// bookkeeping trees, so that the group has items.
+    pub(crate) fn begin_leaving(&self, group: &Arc<Group>) -> bool {
+        let is_begun = group.change_state(GroupState::Open, GroupState::Leaving);
+        if is_begun {
+            self.account_of(group.flags()).leaving.add(group);
+            self.update_reserve();
+        }
+        is_begun
+    }
+
+    /// Allocates in a group again that was to leave, if it is still there.
+    pub(crate) fn end_leaving(&self, group: &Arc<Group>) {
+        if group.change_state(GroupState::Leaving, GroupState::Open) {
+            self.account_of(group.flags()).leaving.remove(group);
+            self.update_reserve();
+        }
+    }
+
+    /// Whether reservations and what must not fail have space in the other groups and in chunks that
+    /// could be made.
+    pub(crate) fn can_do_without_leaving(&self, group: &Group) -> bool {
+        let usage = self.account_of(group.flags()).usage();
+        usage.spoken_for() + usage.global_reserve <= usage.total + usage.unallocated
+    }
+
+    /// Whether there is another group for the same purpose.
+    pub(crate) fn has_other_group(&self, group: &Arc<Group>) -> bool {
+        let types = |group: &Group| group.flags() & !BlockGroupFlags::PROFILES;
+        let others = self.groups().into_iter().filter(|other| !Arc::ptr_eq(other, group));
+        others
+            .filter(|other| types(other) == types(group))
+            .any(|other| matches!(other.state(), GroupState::New | GroupState::Open))
+    }
+
+    /// Makes a group for the chunk tree if those in which blocks may be allocated have too little
+    /// room for all of it.
+    pub(crate) fn make_other_system_group(&self) -> Result<()> {
+        let kind = SpaceKind::System;
+        let chunk_items = 1 + self.volume.devices().len() as u64;
+        loop {
+            let seen = self.groups().len();
+            let usage = self.usage(kind);
+            let len_bytes = usage.used + self.insertion_bytes(chunk_items);
+            if usage.spoken_for() + len_bytes <= usage.total {
+                return Ok(());
+            }
+            self.create_chunk(kind, seen)?.ok_or(Error::NoSpace { kind, len_bytes })?;
+        }
+    }
+}
