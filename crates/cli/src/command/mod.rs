@@ -30,6 +30,7 @@ mod property;
 mod receive;
 mod reflink;
 mod report;
+mod rescue;
 mod rm;
 mod scrub;
 mod send;
@@ -122,6 +123,8 @@ enum Command {
     Receive(receive::Receive),
     Reflink(reflink::Reflink),
     Report(report::Report),
+    #[command(subcommand)]
+    Rescue(rescue::Rescue),
     Rm(rm::Rm),
     #[command(subcommand)]
     Scrub(scrub::Scrub),
@@ -205,6 +208,7 @@ impl Command {
             Self::Receive(command) => command.run(global),
             Self::Reflink(command) => command.run(),
             Self::Report(command) => command.run(global),
+            Self::Rescue(command) => command.run(global),
             Self::Send(command) => command.run(global),
             Self::Scrub(command) => command.run(global),
             Self::Setfattr(command) => command.run(),

@@ -1,0 +1,201 @@
+//! `larder rescue` on images that the kernel made and that were damaged since.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use larder_testkit::{ImageSpec, KernelImage, Profile, command, damage};
+use serde_json::Value;
+
+use crate::support::{larder, succeed};
+
+const MIB: u64 = 1 << 20;
+const NODE_BYTES: u32 = 4096;
+
+fn run(program: &str, words: &str) -> String {
+    command::run(program, words.split(' ')).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The number after `name` in the superblock.
+fn in_superblock(device: &Path, name: &str) -> u64 {
+    let dump = run("btrfs", &format!("inspect dump-super {}", device.display()));
+    let line = dump.lines().find(|line| line.split_whitespace().next() == Some(name)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// An image with ten commits, each of which adds files: the generation of each, and a manifest of
+/// names. Nodes are small, so that trees have several levels.
+fn with_history(spec: &ImageSpec) -> (KernelImage, BTreeMap<u64, Vec<String>>) {
+    let image = KernelImage::empty(spec);
+    let mut history = BTreeMap::new();
+    let mut names = Vec::new();
+    let mount = image.mount("nodiscard,commit=300");
+    for round in 0..10 {
+        for number in 0..100 {
+            let name = format!("file-{round}-{number}");
+            fs::write(mount.path().join(&name), format!("{name}\n").repeat(round + 1)).unwrap();
+            names.push(name);
+        }
+        run("sync", &format!("-f {}", mount.path().display()));
+        names.sort();
+        history.insert(in_superblock(&image.devices()[0], "generation"), names.clone());
+    }
+    drop(mount);
+    (image, history)
+}
+
+fn small_nodes(name: &str) -> ImageSpec {
+    ImageSpec::new(name).devices(&[512 * MIB]).node_size(NODE_BYTES)
+}
+
+fn words(devices: &[PathBuf]) -> String {
+    devices.iter().map(|it| it.display().to_string()).collect::<Vec<_>>().join(" ")
+}
+
+/// The states that are found, by generation, and what is said on standard error.
+fn states(devices: &[PathBuf]) -> (BTreeMap<u64, Value>, String) {
+    let line = format!("--format json rescue find-roots {}", words(devices));
+    let output = larder(line.split(' '));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let states = value["rescue-find-roots"].as_array().unwrap().iter();
+    (states.map(|it| (it["generation"].as_u64().unwrap(), it.clone())).collect(), said)
+}
+
+/// One block of each of these trees is missing.
+fn missing(trees: &[u64]) -> Value {
+    trees.iter().map(|tree| serde_json::json!({ "tree": tree, "blocks": 1 })).collect()
+}
+
+/// The copies of the tree block at `logical`.
+fn places(image: &KernelImage, logical: u64) -> Vec<(PathBuf, u64)> {
+    let map = run("btrfs-map-logical", &format!("-l {logical} {}", image.devices()[0].display()));
+    let mirrors = map.lines().filter(|line| line.starts_with("mirror"));
+    let places = mirrors.map(|line| {
+        let after = |word: &str| {
+            line.split_whitespace().skip_while(|it| *it != word).nth(1).unwrap().to_owned()
+        };
+        (after("device").into(), after("physical").parse().unwrap())
+    });
+    let places: Vec<_> = places.collect();
+    assert!(!places.is_empty(), "{map}");
+    places
+}
+
+fn zero(places: &[(PathBuf, u64)]) {
+    for (device, physical) in places {
+        damage::overwrite(device, *physical, &[0; NODE_BYTES as usize]).unwrap();
+    }
+}
+
+/// The last leaf of a tree.
+fn last_leaf(image: &KernelImage, tree: u64) -> u64 {
+    let device = image.devices()[0].display().to_string();
+    let dump = run("btrfs", &format!("inspect dump-tree -t {tree} {device}"));
+    let leaf = dump.lines().rfind(|line| line.starts_with("leaf ")).unwrap();
+    leaf.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn every_commit_that_is_left_is_found() {
+    let (image, history) = with_history(&small_nodes("history"));
+    let (states, said) = states(image.devices());
+    assert_eq!(said, "");
+    let device = &image.devices()[0];
+    let newest = in_superblock(device, "generation");
+    assert_eq!(states[&newest]["named-by"], "superblock");
+    assert_eq!(states[&newest]["root"], in_superblock(device, "root"));
+    assert_eq!(states[&newest]["complete"], true);
+    assert!(states.values().filter(|it| it["named-by"] == "backup").count() >= 2);
+    for generation in history.keys().rev().take(5) {
+        let state = &states[generation];
+        assert_eq!(state["complete"], true, "{state}");
+        assert_eq!(state["subvolumes"], 1, "{state}");
+    }
+    // btrfs-find-root looks for roots of the level of the last one.
+    let level = in_superblock(device, "root_level");
+    let theirs = run("btrfs-find-root", &format!("-a {}", device.display()));
+    let roots = theirs.lines().filter_map(|line| line.strip_prefix("Well block "));
+    let roots = roots.map(|line| {
+        let numbers = line.split(|it: char| !it.is_ascii_digit()).filter(|it| !it.is_empty());
+        let numbers: Vec<u64> = numbers.take(2).map(|it| it.parse().unwrap()).collect();
+        (numbers[1], numbers[0])
+    });
+    let roots: BTreeMap<u64, u64> = roots.collect();
+    assert!(roots.len() > 3, "{theirs}");
+    for (generation, root) in roots {
+        let state = &states[&generation];
+        assert_eq!((&state["root"], &state["level"]), (&root.into(), &level.into()), "{theirs}");
+    }
+}
+
+#[test]
+fn what_is_missing_of_a_state_is_counted_by_tree() {
+    let (image, _) = with_history(&small_nodes("missing"));
+    let device = &image.devices()[0];
+    let (before, _) = states(image.devices());
+    let newest = in_superblock(device, "generation");
+    assert_eq!(before[&newest]["complete"], true);
+
+    let root = places(&image, in_superblock(device, "root"));
+    let [of_extents, of_files] = [2, 5].map(|tree| places(&image, last_leaf(&image, tree)));
+    let state = || states(image.devices()).0[&newest].clone();
+    let line = || {
+        let text = succeed(&format!("rescue find-roots {}", device.display()));
+        text.lines().nth(2).unwrap().trim_end().to_owned()
+    };
+
+    // The extent tree is not needed for files.
+    zero(&of_extents);
+    let found = state();
+    assert_eq!(found["missing"], missing(&[2]));
+    assert_eq!((&found["complete"], &found["files-complete"]), (&false.into(), &true.into()));
+    assert!(line().ends_with("files complete; 1 missing: 1 of the extent tree"), "{}", line());
+
+    zero(&of_files);
+    let found = state();
+    assert_eq!(found["missing"], missing(&[2, 5]));
+    assert_eq!(found["files-complete"], false);
+    let expected = "2 missing: 1 of the extent tree, 1 of the fs tree";
+    assert!(line().ends_with(expected), "{}", line());
+
+    // The root of the last commit is named, and gone.
+    zero(&root);
+    assert_eq!(state()["missing"], missing(&[1]));
+}
+
+#[test]
+fn without_the_chunk_tree_everything_is_read() {
+    let (image, _) = with_history(&small_nodes("chunks"));
+    let (before, _) = states(image.devices());
+    zero(&places(&image, in_superblock(&image.devices()[0], "chunk_root")));
+    let (after, said) = states(image.devices());
+    assert!(said.contains("everything on the devices was read"), "{said}");
+    // Blocks of chunks that exist no more may be there too.
+    for (generation, state) in before {
+        assert_eq!(after[&generation], state);
+    }
+}
+
+#[test]
+fn states_are_found_on_several_devices_and_without_one() {
+    for (data, metadata) in [(Profile::Raid0, Profile::Raid0), (Profile::Raid5, Profile::Raid5)] {
+        let spec = small_nodes(metadata.name()).devices(&[512 * MIB; 3]).profiles(data, metadata);
+        let (image, history) = with_history(&spec);
+        let (all, said) = states(image.devices());
+        assert_eq!(said, "");
+        let newest = history.keys().last().unwrap();
+        assert_eq!(all[newest]["complete"], true);
+        let [one, two, three] = image.devices() else { unreachable!() };
+        let away = image.folder().join("away");
+        fs::create_dir(&away).unwrap();
+        fs::rename(three, away.join("device3")).unwrap();
+        let (without, _) = states(&[one.clone(), two.clone()]);
+        // Parity has what the device had.
+        assert_eq!(without[newest]["complete"], metadata == Profile::Raid5, "{metadata:?}");
+        if metadata == Profile::Raid5 {
+            assert_eq!(without[newest], all[newest]);
+        }
+    }
+}
