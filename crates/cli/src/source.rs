@@ -20,6 +20,7 @@ use crate::place::{PlaceOptions, located};
 use crate::present;
 use crate::report::{self, LogLevel};
 use crate::resync;
+use crate::state;
 use crate::target::{Target, is_image, mounted_path};
 use crate::umask::umask;
 
@@ -94,6 +95,11 @@ impl Source {
     /// system is in the state of some commit.
     pub fn open_for_writing(&self, image: &Path) -> anyhow::Result<Filesystem> {
         let options = resync::shown(self.options().write(true));
+        ensure!(
+            !state::is_earlier(image),
+            "{}: an earlier state is never written",
+            image.display()
+        );
         let options = options.cache_bytes(WRITING_CACHE_BYTES).commit_bytes(WRITING_COMMIT_BYTES);
         self.expect_image(image)?;
         let paths = self.paths(image)?;
@@ -134,10 +140,12 @@ impl Source {
     }
 
     fn open_with(&self, image: &Path, degraded: bool) -> anyhow::Result<Filesystem> {
-        self.expect_image(image)?;
-        let paths = self.paths(image)?;
+        let (image, generation) = state::split(image);
+        self.expect_image(&image)?;
+        let paths = self.paths(&image)?;
         warn_if_in_use(&located(&paths, self.place.place()));
-        let filesystem = self.options().degraded(degraded).open(&paths)?;
+        let options = state::search_shown(self.options()).generation(generation);
+        let filesystem = options.degraded(degraded).open(&paths)?;
         if filesystem.needs_log_replay() {
             eprintln!(
                 "WARNING: {}: a crash left a log; changes that were synced since the last commit are not shown",
@@ -193,7 +201,7 @@ impl Source {
         }
         let is_plain = self.devices.is_empty() && !self.degraded && !self.place.is_given();
         let Target { image, path } = Target::parse(text);
-        if is_plain && path == b"/" {
+        if is_plain && path == b"/" && !state::is_earlier(&image) {
             let devices = devices::named(&[&image])?;
             if let Some(mounted) = devices.first().and_then(|device| present::mount_of(device)) {
                 return Ok(Box::new(mounted));
@@ -294,6 +302,19 @@ impl Writing {
     pub fn is_on(&self, image: &Path) -> bool {
         let canonical = |path: &Path| path.canonicalize().ok();
         image == self.image || canonical(image) == canonical(&self.image)
+    }
+
+    /// Fails if `image` is an earlier state of the one that is open: its blocks go while this one
+    /// is written.
+    pub fn expect_not_earlier(&self, image: &Path) -> anyhow::Result<()> {
+        let (base, generation) = state::split(image);
+        ensure!(
+            generation.is_none() || !self.is_on(&base),
+            "{}: an earlier state of {}, which is written; copy from it to this system first",
+            image.display(),
+            self.image.display()
+        );
+        Ok(())
     }
 
     /// The name of `path` in the file system as users write it.

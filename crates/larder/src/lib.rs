@@ -108,6 +108,8 @@ pub use larder_format::compression::{
 pub use larder_format::item::InodeFlags;
 pub use larder_format::{ItemType, Key, Profile, Uuid};
 #[doc(inline)]
+pub use larder_rescue::Progress as SearchProgress;
+#[doc(inline)]
 pub use larder_stream::{
     Checkpoints as ReceiveCheckpoints, CommandError, CommandProblem, Event as ReceiveEvent,
     Origin as StreamOrigin, ReceiveError, ReceiveOptions, ReceiveProblem, Received, SendError,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroU64;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,8 @@ use std::time::Duration;
 use larder_device::{Access, Device};
 use larder_filesystem::{ResyncProgress, Tuning, WriteCompression, WriteOptions, WritePolicy};
 use larder_image::Place;
-use larder_volume::Volume;
+use larder_rescue::{Progress as SearchProgress, RescueError, find_state};
+use larder_volume::{OpenError, StateRoot, Volume};
 
 use crate::find::is_seed_at;
 use crate::{Filesystem, Result};
@@ -32,6 +34,7 @@ pub struct OpenOptions {
     place: Place,
     degraded: bool,
     backup_root: bool,
+    generation: Option<u64>,
     cache_bytes: usize,
     objects_bytes: u64,
     commit_interval: Option<Duration>,
@@ -43,6 +46,7 @@ pub struct OpenOptions {
     compression: Option<WriteCompression>,
     write_policy: WritePolicy,
     resync_progress: Arc<dyn Fn(ResyncProgress) + Send + Sync>,
+    search_progress: Arc<dyn Fn(SearchProgress) + Send + Sync>,
 }
 
 impl OpenOptions {
@@ -54,6 +58,7 @@ impl OpenOptions {
             place: Place::Found,
             degraded: false,
             backup_root: false,
+            generation: None,
             cache_bytes: CACHE_BYTES,
             objects_bytes: larder_image::OBJECTS_BYTES,
             commit_interval: Some(COMMIT_INTERVAL),
@@ -65,6 +70,7 @@ impl OpenOptions {
             compression: None,
             write_policy: WritePolicy::default(),
             resync_progress: Arc::new(|_| ()),
+            search_progress: Arc::new(|_| ()),
         }
     }
 
@@ -102,6 +108,28 @@ impl OpenOptions {
     #[must_use]
     pub fn backup_root(mut self, backup_root: bool) -> Self {
         self.backup_root = backup_root;
+        self
+    }
+
+    /// The state after the commit of this generation, in place of the last one: for reading only.
+    /// Unless a superblock names its root, all devices are searched for it. Space that it had in
+    /// use may have been written since: tree blocks and data can be gone.
+    ///
+    /// Opening fails with [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if its root is not
+    /// there any more.
+    #[must_use]
+    pub fn generation(mut self, generation: Option<u64>) -> Self {
+        self.generation = generation;
+        self
+    }
+
+    /// Calls `tell` with the progress of searching devices for an earlier state.
+    #[must_use]
+    pub fn search_progress(
+        mut self,
+        tell: impl Fn(SearchProgress) + Send + Sync + 'static,
+    ) -> Self {
+        self.search_progress = Arc::new(tell);
         self
     }
 
@@ -235,6 +263,7 @@ impl OpenOptions {
         let options = larder_volume::OpenOptions {
             degraded: self.degraded,
             backup_root: self.backup_root,
+            state: self.state(&devices)?,
             write: self.write,
             ..Default::default()
         };
@@ -257,6 +286,16 @@ impl OpenOptions {
         } else {
             Filesystem::open(volume, cache_bytes)?
         })
+    }
+
+    /// The root of the state to open, unless that is the last one.
+    fn state(&self, devices: &[Arc<dyn Device>]) -> Result<Option<StateRoot>> {
+        let Some(generation) = self.generation else { return Ok(None) };
+        let tell = |now| {
+            (self.search_progress)(now);
+            ControlFlow::Continue(())
+        };
+        Ok(Some(find_state(devices.to_vec(), generation, &tell).map_err(open_error)?))
     }
 
     /// Opens the newest state of a file system that is open for reading, if its device has another
@@ -289,6 +328,15 @@ impl fmt::Debug for OpenOptions {
             .field("write", &self.write)
             .field("degraded", &self.degraded)
             .finish_non_exhaustive()
+    }
+}
+
+fn open_error(error: RescueError) -> OpenError {
+    match error {
+        RescueError::Superblock(error) => error.into(),
+        RescueError::Open(error) => error,
+        RescueError::NoDevices => OpenError::NoDevices,
+        RescueError::Stopped => unreachable!("nobody stops it"),
     }
 }
 

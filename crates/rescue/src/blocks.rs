@@ -2,7 +2,7 @@
 
 use larder_format::Logical;
 use larder_format::node::KeyPointer;
-use larder_volume::{BlockExpectation, Volume};
+use larder_volume::{BlockExpectation, StateRoot, Volume};
 
 use crate::evidence::Evidence;
 
@@ -33,6 +33,20 @@ impl Pointer {
             logical: pointer.blockptr.get(),
             generation: pointer.generation.get(),
             level: parent_level - 1,
+        }
+    }
+
+    /// Whether the volume has the block that it leads to.
+    pub(crate) fn is_in(&self, volume: &Volume) -> bool {
+        let mut bytes = vec![0; volume.nodesize() as usize];
+        volume.read_tree_block(Logical(self.logical), &self.expected(), &mut bytes).is_ok()
+    }
+
+    fn expected(&self) -> BlockExpectation {
+        BlockExpectation {
+            generation: Some(self.generation),
+            level: Some(self.level),
+            ..BlockExpectation::default()
         }
     }
 }
@@ -104,12 +118,14 @@ impl<'a> Blocks<'a> {
     fn rebuild(&self, pointer: &Pointer, bytes: &mut [u8]) -> bool {
         let Some(volume) = self.rebuilding else { return false };
         let logical = Logical(pointer.logical);
-        let expected = BlockExpectation {
-            generation: Some(pointer.generation),
-            level: Some(pointer.level),
-            ..BlockExpectation::default()
-        };
         volume.chunk_at(logical).is_some_and(|chunk| chunk.has_parity())
-            && volume.read_tree_block(logical, &expected, bytes).is_ok()
+            && volume.read_tree_block(logical, &pointer.expected(), bytes).is_ok()
+    }
+}
+
+impl From<Pointer> for StateRoot {
+    fn from(root: Pointer) -> Self {
+        let Pointer { logical, generation, level } = root;
+        Self { root: Logical(logical), level, generation }
     }
 }

@@ -4,7 +4,6 @@ use larder_volume::{OpenError, ScanError};
 
 /// Why nothing can be found.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum RescueError {
     /// No devices were given.
     #[error("no devices were given")]

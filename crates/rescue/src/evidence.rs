@@ -20,7 +20,7 @@ pub(crate) struct Evidence {
     /// The newest superblock.
     pub(crate) superblock: Box<Superblock>,
     /// With all chunks; otherwise why they cannot be read.
-    pub(crate) volume: Result<Volume, String>,
+    pub(crate) volume: Result<Volume, OpenError>,
     /// The uuids that tree blocks may carry.
     fsids: Vec<Uuid>,
 }
@@ -50,7 +50,7 @@ impl Evidence {
                 | OpenError::Chunk(_)
                 | OpenError::ChunkTree(_)
                 | OpenError::ChunkTreeItem { .. }),
-            ) => Err(error.to_string()),
+            ) => Err(error),
             Err(error) => return Err(error.into()),
         };
         Ok(Self { members, superblock, volume, fsids })

@@ -36,13 +36,14 @@ use std::sync::Arc;
 
 use larder_device::Device;
 use larder_format::Uuid;
+use larder_volume::{OpenError, StateRoot};
 
 pub use error::RescueError;
 pub use progress::Progress;
 pub use scan::Unreadable;
 pub use states::{Origin, State};
 
-use blocks::Blocks;
+use blocks::{Blocks, Pointer};
 use evidence::Evidence;
 use progress::Tracker;
 
@@ -70,10 +71,42 @@ pub fn find_states(
     tell: &(dyn Fn(Progress) -> ControlFlow<()> + Sync),
 ) -> Result<FoundStates, RescueError> {
     let evidence = Evidence::of(devices)?;
-    let tracker = Tracker::new(tell);
-    let (found, unreadable) = scan::scan(&evidence, &tracker)?;
-    let blocks = Blocks::new(&evidence, found);
-    let states = states::states(&evidence, &blocks, &tracker)?;
-    let without_chunks = evidence.volume.err();
+    let (states, unreadable) = search(&evidence, tell)?;
+    let without_chunks = evidence.volume.err().map(|error| error.to_string());
     Ok(FoundStates { fsid: evidence.superblock.fsid(), states, without_chunks, unreadable })
+}
+
+/// Finds the state of this generation. Reads no more than its root if a superblock names that.
+///
+/// # Errors
+/// As those of [`find_states`], and if there is none or the chunks cannot be read.
+pub fn find_state(
+    devices: Vec<Arc<dyn Device>>,
+    generation: u64,
+    tell: &(dyn Fn(Progress) -> ControlFlow<()> + Sync),
+) -> Result<StateRoot, RescueError> {
+    let name = devices.first().map(|device| device.name().to_owned()).unwrap_or_default();
+    let evidence = Evidence::of(devices)?;
+    let Evidence { volume: Ok(volume), .. } = &evidence else {
+        return Err(evidence.volume.expect_err("it is none").into());
+    };
+    let named = states::named(&evidence.superblock);
+    let is_there = |root: &Pointer| root.generation == generation && root.is_in(volume);
+    if let Some(root) = named.into_iter().map(|(root, _)| root).find(is_there) {
+        return Ok(root.into());
+    }
+    let (states, _) = search(&evidence, tell)?;
+    let found = states.iter().find(|state| state.generation == generation && state.has_root());
+    let missing = || OpenError::NoSuchState { device: name, generation };
+    Ok(found.map(StateRoot::from).ok_or_else(missing)?)
+}
+
+fn search(
+    evidence: &Evidence,
+    tell: &(dyn Fn(Progress) -> ControlFlow<()> + Sync),
+) -> Result<(Vec<State>, Vec<Unreadable>), RescueError> {
+    let tracker = Tracker::new(tell);
+    let (found, unreadable) = scan::scan(evidence, &tracker)?;
+    let blocks = Blocks::new(evidence, found);
+    Ok((states::states(evidence, &blocks, &tracker)?, unreadable))
 }

@@ -6,7 +6,8 @@ use larder_format::item::{RootItem, Timespec};
 use larder_format::objectid::{
     DATA_RELOC_TREE, EXTENT_TREE, ROOT_TREE, TREE_LOG, TREE_RELOC, is_subvolume,
 };
-use larder_format::{ItemType, Logical, Node};
+use larder_format::{ItemType, Logical, Node, Superblock};
+use larder_volume::StateRoot;
 
 use crate::RescueError;
 use crate::blocks::{Blocks, Pointer};
@@ -49,9 +50,20 @@ impl State {
         self.missing.is_empty()
     }
 
+    /// Whether its root is there.
+    pub(crate) fn has_root(&self) -> bool {
+        self.subvolumes > 0 || !self.missing.contains_key(&ROOT_TREE)
+    }
+
     /// Whether every block is there that leads to files or their names.
     pub fn has_all_files(&self) -> bool {
         !self.missing.keys().any(|tree| *tree == ROOT_TREE || is_subvolume(*tree))
+    }
+}
+
+impl From<&State> for StateRoot {
+    fn from(state: &State) -> Self {
+        Self { root: state.root, level: state.level, generation: state.generation }
     }
 }
 
@@ -75,9 +87,8 @@ pub(crate) fn states(
     Ok(best.into_values().rev().collect())
 }
 
-/// Blocks that may be roots of the root tree.
-fn candidates(evidence: &Evidence, blocks: &Blocks<'_>) -> Vec<(Pointer, Origin)> {
-    let superblock = &evidence.superblock;
+/// The roots of the root tree that a superblock names.
+pub(crate) fn named(superblock: &Superblock) -> Vec<(Pointer, Origin)> {
     let newest = Pointer {
         logical: superblock.root.get(),
         generation: superblock.generation.get(),
@@ -89,8 +100,13 @@ fn candidates(evidence: &Evidence, blocks: &Blocks<'_>) -> Vec<(Pointer, Origin)
         level: backup.tree_root_level,
     });
     let is_earlier = |it: &Pointer| it.logical != 0 && it.generation < newest.generation;
-    let named = backups.filter(is_earlier).map(|root| (root, Origin::Backup));
-    let mut candidates: Vec<_> = [(newest, Origin::Superblock)].into_iter().chain(named).collect();
+    let backups = backups.filter(is_earlier).map(|root| (root, Origin::Backup));
+    [(newest, Origin::Superblock)].into_iter().chain(backups).collect()
+}
+
+/// Blocks that may be roots of the root tree.
+fn candidates(evidence: &Evidence, blocks: &Blocks<'_>) -> Vec<(Pointer, Origin)> {
+    let mut candidates = named(&evidence.superblock);
     // The root is above all other blocks of its generation. A block that a transaction wrote twice
     // may be as high.
     let mut highest: BTreeMap<u64, u8> = BTreeMap::new();

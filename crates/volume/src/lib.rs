@@ -60,7 +60,7 @@ pub use errors::DeviceErrors;
 pub use geometry::Geometry;
 pub use member::VolumeDevice;
 pub use moving::MovedRange;
-pub use open::{MissingDevice, OpenError, OpenOptions, UsedSeparately};
+pub use open::{MissingDevice, OpenError, OpenOptions, StateRoot, UsedSeparately};
 pub use problem::{CopyProblem, FailedCopy, ReadError, Unmapped};
 pub use read::{BlockExpectation, BlockRead, DataRead};
 pub use scan::{ScanError, ScannedDevice, SuperblockCopy, SuperblockProblem, scan, scan_copy};

@@ -57,7 +57,8 @@ use crate::report::{LogLevel, to_terminal};
 /// Mount, read, change, make and check btrfs file systems without kernel btrfs and without root.
 ///
 /// Most commands work on a file system that is not mounted: IMAGE:/PATH is a path in the one on an
-/// image file or block device. The --help of each command has its usage and examples.
+/// image file or block device. IMAGE@GENERATION:/PATH is one in an earlier state, which is only
+/// read: larder rescue find-roots lists them. The --help of each command has its usage and examples.
 ///
 /// Exit codes:
 ///   0  success

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use larder_testkit::sparse_file::sparse_copy;
 use larder_testkit::{ImageSpec, KernelImage, Profile, command, damage};
 use serde_json::Value;
 
-use crate::support::{larder, succeed};
+use crate::support::{fail, larder, succeed};
 
 const MIB: u64 = 1 << 20;
 const NODE_BYTES: u32 = 4096;
@@ -198,4 +199,79 @@ fn states_are_found_on_several_devices_and_without_one() {
             assert_eq!(without[newest], all[newest]);
         }
     }
+}
+
+/// The names in the top level of an earlier state.
+fn names(device: &Path, generation: u64) -> Vec<String> {
+    let listed = succeed(&format!("ls {}@{generation}:/", device.display()));
+    listed.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn an_earlier_state_is_read_by_its_generation() {
+    let (image, history) = with_history(&small_nodes("named"));
+    let device = &image.devices()[0];
+    let bytes = fs::read(device).unwrap();
+    let (states, _) = states(image.devices());
+    let whole = |generation: &u64| states.get(generation).is_some_and(|it| it["complete"] == true);
+    let mut unnamed = 0;
+    for (generation, expected) in history.iter().filter(|(generation, _)| whole(generation)) {
+        assert_eq!(names(device, *generation), *expected);
+        unnamed += usize::from(states[generation]["named-by"].is_null());
+    }
+    assert!(unnamed > 0, "{states:?}");
+
+    let (first, _) = history.iter().find(|(generation, _)| whole(generation)).unwrap();
+    let there = format!("{}@{first}", device.display());
+    let file = "file-0-7\n";
+    assert_eq!(succeed(&format!("cat {there}:/file-0-7")), file);
+    let to = image.folder().join("copy");
+    succeed(&format!("cp -a {there}:/ {}", to.display()));
+    assert_eq!(fs::read_to_string(to.join("file-0-7")).unwrap(), file);
+    assert_eq!(fs::read_dir(&to).unwrap().count(), history[first].len());
+    let tar = larder(["tar", &format!("{there}:/")]);
+    assert!(tar.status.success() && tar.stdout.windows(9).any(|it| it == b"file-0-7\0"));
+    // Without a path, too.
+    assert!(succeed(&format!("subvolume show {there}")).contains(&format!("{first}")));
+
+    let missing = fail(&format!("ls {}@4711:/", device.display()));
+    assert!(missing.contains("no state of generation 4711 is left"), "{missing}");
+    for words in [
+        format!("rm {there}:/file-0-7"),
+        format!("mkdir {there}:/new"),
+        format!("cp {there}:/file-0-7 {}:/new", device.display()),
+    ] {
+        assert!(fail(&words).contains("earlier state"), "{words}");
+    }
+    assert!(fs::read(device).unwrap() == bytes, "an image that was only read is as it was");
+
+    // A file by that name is meant itself.
+    let other = PathBuf::from(&there);
+    sparse_copy(device, &other).unwrap();
+    let newest = history.values().last().unwrap();
+    let listed = succeed(&format!("ls {there}:/"));
+    assert_eq!(listed.lines().collect::<Vec<_>>(), *newest);
+}
+
+#[test]
+fn a_snapshot_that_is_gone_is_sent_from_an_earlier_state() {
+    let image = KernelImage::empty(&small_nodes("sent"));
+    let device = &image.devices()[0];
+    let mount = image.mount("nodiscard,commit=300");
+    let path = mount.path().display().to_string();
+    fs::write(mount.path().join("file"), "kept".repeat(5000)).unwrap();
+    run("btrfs", &format!("subvolume snapshot -r {path} {path}/snapshot"));
+    run("sync", &format!("-f {path}"));
+    let generation = in_superblock(device, "generation");
+    run("btrfs", &format!("subvolume delete -c {path}/snapshot"));
+    drop(mount);
+    assert!(fail(&format!("send -q {}:/snapshot", device.display())).contains("snapshot"));
+    let stream = image.folder().join("stream");
+    let there = format!("{}@{generation}:/snapshot", device.display());
+    succeed(&format!("send -q -f {} {there}", stream.display()));
+    let other = KernelImage::empty(&small_nodes("received"));
+    let mount = other.mount("");
+    run("btrfs", &format!("receive -q -f {} {}", stream.display(), mount.path().display()));
+    let received = fs::read_to_string(mount.path().join("snapshot/file")).unwrap();
+    assert!(received == "kept".repeat(5000));
 }

@@ -343,6 +343,48 @@ fn an_earlier_commit_is_mounted_where_the_last_cannot_be_read() {
     }
 }
 
+/// A state that no superblock names is found on the device.
+#[test]
+fn an_earlier_state_is_mounted_for_reading() {
+    let mut mounted = Mounted::unmounted();
+    mounted.mount(&["--create", "1G", "-o", "nodiscard"]);
+    let (image, point) = (mounted.image(), mounted.path());
+    let generation = || {
+        let device = Arc::new(FileDevice::open(&image, Access::ReadOnly).unwrap());
+        let volume = Volume::open(vec![device], &larder_volume::OpenOptions::default()).unwrap();
+        volume.superblock().generation.get()
+    };
+    let mut generations = Vec::new();
+    for name in 0..8 {
+        fs::write(mounted.join(name.to_string()), name.to_string()).unwrap();
+        succeed(larder().args(["filesystem", "sync"]).arg(&point));
+        generations.push(generation());
+    }
+    let mount = |generation: u64, options: &[&str]| {
+        let mut mount = larder();
+        mount.arg("mount").args(options).arg(format!("{}@{generation}", image.display()));
+        mount.arg(&point);
+        mount
+    };
+    let refused = failure(&mut mount(generations[1], &["-o", "ro"]));
+    assert!(refused.contains("mounted at"), "{refused}");
+    mounted.unmount();
+    let missing = failure(&mut mount(4711, &["-o", "ro"]));
+    assert!(missing.contains("no state of generation 4711"), "{missing}");
+    for (options, count) in [(&["-o", "ro"][..], 2), (&[], 7)] {
+        succeed(&mut mount(generations[count - 1], options));
+        let names = fs::read_dir(&point).unwrap().count();
+        let content = fs::read_to_string(mounted.join("1"));
+        let written = fs::write(mounted.join("new"), "").unwrap_err();
+        let remounted = larder().args(["mount", "-o", "remount,rw"]).arg(&point).output().unwrap();
+        mounted.unmount();
+        assert_eq!((names, content.unwrap()), (count, "1".to_owned()));
+        assert_eq!(Errno::from_io_error(&written), Some(Errno::ROFS));
+        assert!(!remounted.status.success());
+    }
+    succeed(larder().arg("check").arg(&image));
+}
+
 /// A seed belongs to every file system that was grown from it, and is none of them.
 #[test]
 fn a_seed_and_its_sprouts_are_mounted_side_by_side() {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use larder_format::Logical;
 use larder_format::objectid::ROOT_TREE;
 use larder_format::superblock::BackupRoot;
-use larder_format::{Logical, Superblock};
 
+use super::StateRoot;
 use crate::read::BlockExpectation;
 use crate::volume::Volume;
 
@@ -27,8 +28,30 @@ impl Volume {
             |backup: &&BackupRoot| backup.tree_root_gen.get() < superblock.generation.get();
         let found = backups.iter().filter(is_earlier).find(|backup| self.has_roots(backup));
         let Some(found) = found.copied() else { return false };
-        go_back(Arc::make_mut(self.superblock.get_mut()), &found);
+        self.go_to(&StateRoot {
+            root: Logical(found.tree_root.get()),
+            level: found.tree_root_level,
+            generation: found.tree_root_gen.get(),
+        });
         true
+    }
+
+    /// Goes to another commit.
+    pub(super) fn go_to(&mut self, state: &StateRoot) {
+        let superblock = Arc::make_mut(self.superblock.get_mut());
+        if superblock.generation.get() == state.generation {
+            return;
+        }
+        let is_it = |backup: &&BackupRoot| backup.tree_root_gen.get() == state.generation;
+        if let Some(backup) = superblock.super_roots.iter().find(is_it) {
+            superblock.bytes_used = backup.bytes_used;
+        }
+        superblock.generation = state.generation.into();
+        superblock.root = state.root.0.into();
+        superblock.root_level = state.level;
+        // A log continues the newest commit.
+        superblock.log_root = 0.into();
+        superblock.log_root_level = 0;
     }
 
     /// Whether the trees of a commit begin with blocks that can be read.
@@ -56,14 +79,4 @@ impl Volume {
         let mut block = vec![0; self.nodesize() as usize];
         self.read_tree_block(Logical(*root), &expected, &mut block).is_ok()
     }
-}
-
-fn go_back(superblock: &mut Superblock, backup: &BackupRoot) {
-    superblock.generation = backup.tree_root_gen;
-    superblock.root = backup.tree_root;
-    superblock.root_level = backup.tree_root_level;
-    superblock.bytes_used = backup.bytes_used;
-    // A log continues the newest commit.
-    superblock.log_root = 0.into();
-    superblock.log_root_level = 0;
 }

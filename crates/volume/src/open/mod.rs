@@ -40,8 +40,21 @@ pub struct OpenOptions {
     /// The newest commit whose roots can be read: the superblock's, or one that it has a backup
     /// of, which is open for reading only.
     pub backup_root: bool,
+    /// An earlier commit, in place of the last one; for reading only.
+    pub state: Option<StateRoot>,
     /// Which mirror is tried first.
     pub read_policy: ReadPolicy,
+}
+
+/// The root tree of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateRoot {
+    /// Address of its root.
+    pub root: Logical,
+    /// Level of its root.
+    pub level: u8,
+    /// The commit.
+    pub generation: u64,
 }
 
 /// A device of the file system that was not given.
@@ -130,6 +143,17 @@ pub enum OpenError {
         device: String,
         /// The state that it is in.
         state: &'static str,
+    },
+    /// No block is left that a commit begins with.
+    #[error(
+        "{device}: no state of generation {generation} is left; 'larder rescue find-roots' lists \
+         those that are"
+    )]
+    NoSuchState {
+        /// Name of a device.
+        device: String,
+        /// The generation that was asked for.
+        generation: u64,
     },
     /// A device cannot be written.
     #[error("{0} is open for reading only")]
@@ -244,7 +268,13 @@ impl Volume {
             Self::assemble(superblock, members, tree.chunks, options.write, options.read_policy);
         volume.check_devices(options)?;
         volume.check_same_root()?;
-        if options.backup_root && volume.use_backup_root() {
+        if let Some(state) = &options.state {
+            if options.write {
+                let state = "an earlier state is never written";
+                return Err(OpenError::OnlyReading { device: name, state });
+            }
+            volume.go_to(state);
+        } else if options.backup_root && volume.use_backup_root() {
             let state =
                 "the roots of its newest commit cannot be read, those of an earlier one can";
             let device = name;

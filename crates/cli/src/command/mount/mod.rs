@@ -48,6 +48,7 @@ use crate::objects::Prices;
 use crate::outcome::Outcome;
 use crate::place::{PlaceOptions, located};
 use crate::report::{self, LogLevel, Reporter};
+use crate::state;
 use larder_objects::parse_size;
 
 /// The subvolume that holds all others.
@@ -89,6 +90,8 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///                         directory of this machine, of so many bytes (1G), and the store gets what
 ///                         was synced afterwards. After a crash the next mount with this journal
 ///                         goes on from there
+///   generation=N          with ro: an earlier state, as disk.img@N does (larder rescue find-roots
+///                         lists them)
 ///   partition=N, offset=BYTES
 ///                         the same as --partition and --offset
 ///   compress, compress=ALGO:LEVEL, compress-force likewise
@@ -157,6 +160,7 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///   larder mount --create 8G new.img ~/mnt
 ///   larder mount --create 1T s3://bucket/photos ~/mnt
 ///   larder mount -o ro,subvol=snapshots/monday disk.img /mnt
+///   larder mount -o ro disk.img@4711 /mnt
 ///   larder mount -o map-users=ann:root,map-groups=ann:root disk.img ~/mnt
 ///   larder mount -o remount,rw /mnt
 #[derive(Debug, Args)]
@@ -212,6 +216,13 @@ impl Mount {
             Place::Found => {}
             Place::Partition(number) => self.options.push(format!("partition={number}")),
             Place::Offset(offset) => self.options.push(format!("offset={offset}")),
+        }
+        if let Some((_, devices)) = self.paths.split_last_mut() {
+            for device in devices {
+                let (image, generation) = state::split(device);
+                *device = image;
+                self.options.extend(generation.map(|it| format!("generation={it}")));
+            }
         }
         // Errors in the command line are found before anything is started.
         let options = Options::parse(self.options.iter().map(String::as_str))?;

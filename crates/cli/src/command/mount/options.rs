@@ -25,6 +25,8 @@ pub struct Options {
     pub server: ServerOptions,
     pub degraded: bool,
     pub backup_root: bool,
+    /// The generation of the state to show, unless that is the last one.
+    generation: Option<u64>,
     /// How often to commit, if given.
     pub commit_interval: Option<Duration>,
     /// The subvolume to show, by path or id.
@@ -208,6 +210,10 @@ impl Options {
             self.place == before.place,
             "the partition and the offset can only be set when mounting"
         );
+        ensure!(
+            self.generation == before.generation,
+            "the generation to show can only be set when mounting"
+        );
         Ok(Settings {
             open: self.open_options(),
             read_only: self.mount.read_only,
@@ -238,7 +244,8 @@ impl Options {
     pub fn serves_likewise(&self, other: &Self) -> bool {
         let served = |it: &Self| {
             let Self { compression, write_policy, discard, .. } = *it;
-            let tuned = (compression, write_policy, discard, it.commit_interval, it.degraded);
+            let shown = (it.degraded, it.generation);
+            let tuned = (compression, write_policy, discard, it.commit_interval, shown);
             let ServerOptions { user_subvol_rm_allowed, notreelog, writeback_cache, .. } =
                 it.server;
             (tuned, user_subvol_rm_allowed, notreelog, writeback_cache, it.mount.io_uring)
@@ -263,6 +270,7 @@ impl Options {
             .write(!self.mount.read_only)
             .degraded(self.degraded)
             .backup_root(self.backup_root)
+            .generation(self.generation)
             .place(self.place)
             .compression(self.compression)
             .write_policy(self.write_policy);
@@ -351,6 +359,7 @@ impl Options {
             ("discard", None | Some("sync" | "async")) => self.discard = Some(true),
             ("nodiscard", None) => self.discard = Some(false),
             ("degraded", None) => self.degraded = true,
+            ("generation", Some(text)) => self.generation = Some(number(word, text)?),
             ("device", Some(path)) => self.devices.push(path.to_owned()),
             ("key-file", Some(path)) => self.key_file = Some(path.into()),
             ("journal", Some(path)) => {

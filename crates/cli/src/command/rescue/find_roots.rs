@@ -33,8 +33,12 @@ use crate::source::warn_if_in_use;
 /// belong to trees that reading files does not need, it says so. Data may have been written over
 /// since: its checksums tell.
 ///
+/// IMAGE@GENERATION in place of IMAGE is the file system in that state, in every command that reads,
+/// and to mount with -o ro.
+///
 /// Examples:
 ///   larder rescue find-roots disk.img
+///   larder cp disk.img@4711:/report.odt .
 ///   larder --format json rescue find-roots disk1.img disk2.img
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
