@@ -21,6 +21,7 @@ const READ: OpenOptions = OpenOptions {
     superblock_copy: None,
     any_state: false,
     backup_root: false,
+    state: None,
     read_policy: larder_volume::ReadPolicy::Spread,
 };
 const WRITE: OpenOptions = OpenOptions { write: true, ..READ };

@@ -16,6 +16,7 @@ const READ: OpenOptions = OpenOptions {
     superblock_copy: None,
     any_state: false,
     backup_root: false,
+    state: None,
     read_policy: ReadPolicy::Spread,
 };
 const DEGRADED: OpenOptions = OpenOptions { degraded: true, ..READ };
