@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use larder::{OpenOptions, SearchProgress};
+use larder_image::is_image;
 
 use crate::devices;
 use crate::progress::Progress;
-use crate::target::is_image;
 
 /// The image that `text` names, and the generation of the state, unless that is the last one. What
 /// exists by the name `text` is meant itself, with whatever is in its name.

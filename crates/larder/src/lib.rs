@@ -115,6 +115,8 @@ pub use larder_stream::{
     Origin as StreamOrigin, ReceiveError, ReceiveOptions, ReceiveProblem, Received, SendError,
     SendOptions, SendProgress, Sent, Version as StreamVersion, prologue as stream_prologue,
 };
+#[doc(inline)]
+pub use larder_volume::{Rescue, UnknownRescue};
 #[cfg(target_os = "linux")]
 pub use mounted::{
     ChangeEvent, MountedChanges, MountedFilesystem, MountedSnapshot, MountedWalk, WalkOptions,

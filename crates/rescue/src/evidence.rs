@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larder_device::Device;
 use larder_format::{ChecksumType, Node, Superblock, Uuid};
-use larder_volume::{OpenError, OpenOptions, Volume, scan};
+use larder_volume::{OpenError, OpenOptions, Rescue, Volume, scan};
 
 use crate::RescueError;
 
@@ -40,7 +40,9 @@ impl Evidence {
             }
         }
         let superblock = newest.ok_or(RescueError::NoDevices)?;
-        let options = OpenOptions { degraded: true, any_state: true, ..OpenOptions::default() };
+        let rescue = Rescue { ignore_bad_roots: true, ..Rescue::default() };
+        let options =
+            OpenOptions { degraded: true, any_state: true, rescue, ..OpenOptions::default() };
         let volume = match Volume::open(devices, &options) {
             Ok(volume) => Ok(volume),
             Err(

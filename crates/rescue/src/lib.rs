@@ -101,6 +101,21 @@ pub fn find_state(
     Ok(found.map(StateRoot::from).ok_or_else(missing)?)
 }
 
+/// Finds the newest state of which everything is there that leads to files; otherwise the newest of
+/// all.
+///
+/// # Errors
+/// As those of [`find_states`].
+pub fn find_newest_state(
+    devices: Vec<Arc<dyn Device>>,
+    tell: &(dyn Fn(Progress) -> ControlFlow<()> + Sync),
+) -> Result<Option<StateRoot>, RescueError> {
+    let (states, _) = search(&Evidence::of(devices)?, tell)?;
+    let found = states.iter().filter(|state| state.has_root());
+    let whole = found.clone().find(|state| state.has_all_files());
+    Ok(whole.or_else(|| found.clone().next()).map(StateRoot::from))
+}
+
 fn search(
     evidence: &Evidence,
     tell: &(dyn Fn(Progress) -> ControlFlow<()> + Sync),

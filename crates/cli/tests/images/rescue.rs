@@ -4,9 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use larder_format::Superblock;
+use larder_format::superblock::{OFFSETS, SUPER_FLAG_CHANGING_META_CSUM, SUPERBLOCK_SIZE};
+use larder_testkit::manifest::assert_copied;
 use larder_testkit::sparse_file::sparse_copy;
-use larder_testkit::{ImageSpec, KernelImage, Profile, command, damage};
+use larder_testkit::{Content, ImageSpec, KernelImage, Profile, command, damage};
 use serde_json::Value;
+use zerocopy::IntoBytes;
 
 use crate::support::{fail, larder, succeed};
 
@@ -274,4 +278,205 @@ fn a_snapshot_that_is_gone_is_sent_from_an_earlier_state() {
     run("btrfs", &format!("receive -q -f {} {}", stream.display(), mount.path().display()));
     let received = fs::read_to_string(mount.path().join("snapshot/file")).unwrap();
     assert!(received == "kept".repeat(5000));
+}
+
+/// Standard output of a command that reads, and the warnings.
+fn reads(line: &str) -> (Vec<u8>, String) {
+    let output = larder(line.split(' '));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{line}: {said}");
+    (output.stdout, said)
+}
+
+fn unverified(count: u64) -> String {
+    format!(
+        "WARNING: {count} blocks and sectors were read although no checksum proves them right\n"
+    )
+}
+
+/// The address of the root of a tree.
+fn root_of(image: &KernelImage, tree: &str) -> u64 {
+    let dump = run("btrfs", &format!("inspect dump-tree -r {}", image.devices()[0].display()));
+    let line = dump.lines().find(|line| line.starts_with(&format!("{tree} tree key"))).unwrap();
+    let address = line.split_whitespace().find(|it| it.bytes().all(|byte| byte.is_ascii_digit()));
+    address.unwrap().parse().unwrap()
+}
+
+/// Where a file whose sectors begin with `mark` lies on a device.
+fn sectors_of(device: &Path, mark: &[u8]) -> Vec<u64> {
+    let bytes = fs::read(device).unwrap();
+    let sectors = bytes.chunks(4096).enumerate().filter(|(_, it)| it.starts_with(mark));
+    sectors.map(|(number, _)| number as u64 * 4096).collect()
+}
+
+const MARK: &[u8] = b"a sector of the file";
+
+/// Whole sectors, each of them another one.
+fn marked(sectors: u32) -> Vec<u8> {
+    let sector = |number: u32| {
+        let mut sector = MARK.to_vec();
+        sector.extend_from_slice(&number.to_le_bytes());
+        sector.resize(4096, number as u8);
+        sector
+    };
+    (0..sectors).flat_map(sector).collect()
+}
+
+fn with_marked_file(spec: &ImageSpec) -> KernelImage {
+    let image = KernelImage::empty(spec);
+    fs::write(image.mount("").path().join("file"), marked(64)).unwrap();
+    image
+}
+
+#[test]
+fn files_are_read_without_the_other_trees() {
+    let spec = small_nodes("bad-roots");
+    let image = KernelImage::build(&spec, &Content::new(5));
+    let device = image.devices()[0].display().to_string();
+    let original = image.manifest().clone();
+    let roots = ["extent", "device", "free space", "uuid", "checksum"];
+    let roots = roots.map(|tree| places(&image, root_of(&image, tree)));
+    let (checksums, others) = roots.split_last().unwrap();
+    for root in others {
+        zero(root);
+    }
+    let copied = |name: &str, options: &str| {
+        let to = image.folder().join(name);
+        let line = format!("cp -a --subvolid 5 {options}{device}:/ {}", to.display());
+        let output = larder(line.split(' '));
+        (to, output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (to, is_whole, said) = copied("without-others", "");
+    assert!(is_whole && said.is_empty(), "{said}");
+    assert_copied(original.clone(), &to);
+
+    zero(checksums);
+    let (_, is_whole, said) = copied("without-checksums", "");
+    assert!(!is_whole && said.contains("its checksums"), "{said}");
+    let (to, is_whole, said) = copied("rescued", "--rescue ignorebadroots ");
+    assert!(is_whole && said.contains("no checksum proves them right"), "{said}");
+    assert_copied(original, &to);
+    let refused = fail(&format!("mkdir --rescue ignorebadroots {device}:/new"));
+    assert!(refused.contains("--rescue is for reading"), "{refused}");
+    let unknown = fail(&format!("ls --rescue wibble {device}"));
+    assert!(unknown.contains("'wibble' is none of usebackuproot"), "{unknown}");
+}
+
+#[test]
+fn data_with_a_wrong_checksum_is_read_on_demand() {
+    let image = with_marked_file(&small_nodes("wrong-data"));
+    let device = &image.devices()[0];
+    let at = sectors_of(device, MARK)[5];
+    damage::invert(device, at..at + 4096).unwrap();
+    let shown = device.display();
+    assert!(fail(&format!("cat {shown}:/file")).contains("checksum"));
+    // That its checksums can be read does not make it right.
+    fail(&format!("cat --rescue ignorebadroots {shown}:/file"));
+    let (read, said) = reads(&format!("cat --rescue ignoredatacsums {shown}:/file"));
+    let mut expected = marked(64);
+    expected[5 * 4096..6 * 4096].iter_mut().for_each(|byte| *byte = !*byte);
+    assert!(read == expected);
+    assert!(said.ends_with(&unverified(1)), "{said}");
+    let kernel = image.mount("ro,rescue=idatacsums");
+    assert!(fs::read(kernel.path().join("file")).unwrap() == expected);
+}
+
+#[test]
+fn a_good_copy_is_preferred_to_a_bad_one() {
+    let spec = small_nodes("one-bad-copy").devices(&[512 * MIB; 2]);
+    let image = with_marked_file(&spec.profiles(Profile::Raid1, Profile::Raid1));
+    for (device, sector) in image.devices().iter().zip([3, 4]) {
+        let at = sectors_of(device, MARK)[sector];
+        damage::invert(device, at..at + 4096).unwrap();
+    }
+    let shown = image.devices()[0].display();
+    let (read, said) = reads(&format!("cat --rescue all {shown}:/file"));
+    assert!(read == marked(64));
+    assert!(!said.contains("no checksum proves"), "{said}");
+}
+
+#[test]
+fn tree_blocks_with_a_wrong_checksum_are_read_on_demand() {
+    let image = with_marked_file(&small_nodes("wrong-checksum"));
+    let device = image.devices()[0].display();
+    for (device, physical) in places(&image, last_leaf(&image, 5)) {
+        damage::invert(&device, physical..physical + 4).unwrap();
+    }
+    fail(&format!("ls {device}"));
+    let (read, said) = reads(&format!("cat --rescue ignoremetacsums {device}:/file"));
+    assert!(read == marked(64));
+    assert!(said.contains("no checksum proves them right"), "{said}");
+}
+
+#[test]
+fn flags_of_an_unfinished_change_are_ignored_on_demand() {
+    let image = with_marked_file(&small_nodes("flags"));
+    let device = &image.devices()[0];
+    for offset in OFFSETS.into_iter().take(2) {
+        let at = offset.0 as usize;
+        let bytes = fs::read(device).unwrap();
+        let mut superblock = Superblock::parse(&bytes[at..at + SUPERBLOCK_SIZE], offset).unwrap();
+        superblock.flags = (superblock.flags.get() | SUPER_FLAG_CHANGING_META_CSUM).into();
+        superblock.update_checksum();
+        damage::overwrite(device, offset.0, superblock.as_bytes()).unwrap();
+    }
+    let shown = device.display();
+    assert!(fail(&format!("ls {shown}")).contains("was not finished"));
+    assert!(reads(&format!("cat --rescue isuperflags {shown}:/file")).0 == marked(64));
+}
+
+#[test]
+fn a_root_that_no_superblock_names_is_found() {
+    let (image, history) = with_history(&small_nodes("no-named-root"));
+    let device = &image.devices()[0];
+    let named = states(image.devices()).0;
+    let (named, others): (Vec<_>, Vec<_>) =
+        named.values().partition(|state| !state["named-by"].is_null());
+    let whole = others.iter().filter(|state| state["complete"] == true);
+    let newest = whole.map(|state| state["generation"].as_u64().unwrap()).max().unwrap();
+    // All lie in one chunk, which has no stripes. btrfs-map-logical knows only blocks in use.
+    let last = in_superblock(device, "root");
+    let copies = places(&image, last);
+    for root in named.iter().map(|state| state["root"].as_u64().unwrap()) {
+        let moved = |(device, physical): &(PathBuf, u64)| (device.clone(), physical + root - last);
+        zero(&copies.iter().map(moved).collect::<Vec<_>>());
+    }
+    let shown = device.display();
+    fail(&format!("ls {shown}"));
+    let (read, said) = reads(&format!("ls --rescue usebackuproot {shown}"));
+    let listed = String::from_utf8(read).unwrap();
+    assert_eq!(listed.lines().collect::<Vec<_>>(), history[&newest]);
+    assert!(said.contains(&format!("shown as after generation {newest}")), "{said}");
+    command::run("mount", ["-o", "loop,ro,rescue=usebackuproot", &shown.to_string(), "/mnt"])
+        .expect_err("the kernel knows four backups");
+}
+
+#[test]
+fn files_on_a_device_are_read_when_a_stripe_of_others_is_lost() {
+    let spec = small_nodes("lost-stripes").devices(&[512 * MIB; 2]);
+    let image = KernelImage::empty(&spec.profiles(Profile::Raid0, Profile::Raid1));
+    let sectors = |number: usize| vec![number as u8; 48 << 10];
+    let mount = image.mount("");
+    for number in 0..40 {
+        fs::write(mount.path().join(format!("{number:02}")), sectors(number)).unwrap();
+    }
+    drop(mount);
+    let [kept, lost] = image.devices() else { unreachable!() };
+    fs::remove_file(lost).unwrap();
+    let shown = kept.display();
+    let refused = fail(&format!("ls --degraded {shown}"));
+    assert!(refused.contains("--rescue ignorebadroots reads what is left"), "{refused}");
+    let (listed, _) = reads(&format!("ls --degraded --rescue ignorebadroots {shown}"));
+    assert_eq!(String::from_utf8(listed).unwrap().lines().count(), 40);
+    let to = image.folder().join("kept");
+    let line = format!("cp -a --degraded --rescue ignorebadroots {shown}:/ {}", to.display());
+    assert!(!larder(line.split(' ')).status.success());
+    let whole = (0..40).filter(|number| {
+        let copy = fs::read(to.join(format!("{number:02}"))).unwrap_or_default();
+        let is_whole = copy == sectors(*number);
+        assert!(is_whole || copy.len() < sectors(*number).len() || copy.contains(&0), "{number}");
+        is_whole
+    });
+    let whole = whole.count();
+    assert!((8..40).contains(&whole), "{whole}");
 }

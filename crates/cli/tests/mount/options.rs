@@ -7,10 +7,10 @@ use std::process::Command;
 use std::sync::Arc;
 
 use larder_device::{Access, FileDevice};
-use larder_format::Superblock;
 use larder_format::superblock::{
     OFFSETS, SUPER_FLAG_ERROR, SUPER_FLAG_METADUMP_V2, SUPER_FLAG_SEEDING, SUPERBLOCK_SIZE,
 };
+use larder_format::{Logical, Superblock};
 use larder_testkit::{ImageSpec, KernelImage, KernelMount, oracle};
 use larder_volume::Volume;
 use rustix::io::Errno;
@@ -34,7 +34,7 @@ fn errors_are_reported_before_mount_returns() {
         failure(larder().arg("mount").args(arguments).arg(image).arg(point))
     };
     assert!(mount(&["-o", "wibble"], &image, &point).contains("'wibble'"));
-    assert!(mount(&["-o", "ro,rescue=all"], &image, &point).contains("sound structures only"));
+    assert!(mount(&["-o", "rescue=all"], &image, &point).contains("rescue= goes with ro"));
     assert!(mount(&["-o", "autodefrag"], &image, &point).contains("'autodefrag'"));
     assert!(mount(&["-o", "subvol=none"], &image, &point).contains("none"));
     assert!(mount(&[], Path::new("/none"), &point).contains("/none"));
@@ -340,6 +340,43 @@ fn an_earlier_commit_is_mounted_where_the_last_cannot_be_read() {
         let error = fs::write(mounted.join("g"), "").unwrap_err();
         assert_eq!(Errno::from_io_error(&error), Some(Errno::ROFS));
         mounted.unmount();
+    }
+}
+
+/// Data is shown without checksums, on demand and for reading only.
+#[test]
+fn what_no_checksum_proves_right_is_mounted_on_demand() {
+    let mut mounted = Mounted::with_size("1G");
+    let (image, point) = (mounted.image(), mounted.path());
+    let content = "no two sectors are alike".repeat(4000);
+    fs::write(mounted.join("file"), &content).unwrap();
+    mounted.unmount();
+    let dump = succeed(larder().args(["inspect", "dump-tree", "-r"]).arg(&image));
+    let root = dump.lines().find(|line| line.starts_with("checksum tree key")).unwrap();
+    let mut numbers = root.split_whitespace().filter_map(|word| word.parse().ok());
+    let root = numbers.next().expect("its address");
+    let device = Arc::new(FileDevice::open(&image, Access::ReadOnly).unwrap());
+    let volume = Volume::open(vec![device], &larder_volume::OpenOptions::default()).unwrap();
+    let file = fs::File::options().write(true).open(&image).unwrap();
+    for range in volume.map(Logical(root), u64::from(volume.nodesize())).unwrap() {
+        for mirror in range.mirrors {
+            file.write_all_at(&vec![0; range.len_bytes as usize], mirror.physical.0).unwrap();
+        }
+    }
+    drop(volume);
+    mounted.mount(&["-o", "ro"]);
+    let refused = fs::read(mounted.join("file"));
+    mounted.unmount();
+    assert_eq!(Errno::from_io_error(&refused.unwrap_err()), Some(Errno::IO));
+    for words in ["rescue=ibadroots", "rescue=idatacsums", "rescue=all"] {
+        mounted.mount(&["-o", "ro", "-o", words]);
+        let read = fs::read_to_string(mounted.join("file"));
+        let mut remount = larder();
+        let remounted = remount.args(["mount", "-o", "remount,rw"]).arg(&point).output().unwrap();
+        mounted.unmount();
+        assert!(read.unwrap() == content, "{words}");
+        let said = String::from_utf8_lossy(&remounted.stderr).into_owned();
+        assert!(said.contains("rescue= goes with ro"), "{said}");
     }
 }
 

@@ -17,9 +17,7 @@ impl Volume {
     /// Space that such a commit had in use may have been written since: deeper blocks can be gone.
     pub(super) fn use_backup_root(&mut self) -> bool {
         let superblock = self.superblock();
-        let newest = [(superblock.root, superblock.root_level, superblock.generation)];
-        let newest = newest.map(|(root, level, generation)| (root.get(), level, generation.get()));
-        if newest.iter().all(|root| self.can_read(root, ROOT_TREE)) {
+        if self.has_root_tree() {
             return false;
         }
         let mut backups = superblock.super_roots;
@@ -54,6 +52,13 @@ impl Volume {
         superblock.log_root_level = 0;
     }
 
+    /// Whether the root of the root tree can be read.
+    pub fn has_root_tree(&self) -> bool {
+        let superblock = self.superblock();
+        let (root, generation) = (superblock.root.get(), superblock.generation.get());
+        self.can_read(&(root, superblock.root_level, generation), ROOT_TREE)
+    }
+
     /// Whether the trees of a commit begin with blocks that can be read.
     fn has_roots(&self, backup: &BackupRoot) -> bool {
         use larder_format::objectid::{EXTENT_TREE, FS_TREE};
@@ -66,6 +71,7 @@ impl Volume {
             ((fs_root.get(), fs_root_level, fs_root_gen.get()), FS_TREE),
         ]
         .iter()
+        .filter(|(_, tree)| *tree != EXTENT_TREE || !self.rescue.ignore_bad_roots)
         .all(|(root, tree)| self.can_read(root, *tree))
     }
 

@@ -19,6 +19,7 @@ use larder_format::{FormatError, Logical, Superblock, Uuid};
 use crate::chunk::{Chunk, ChunkError, ChunkMap};
 use crate::member::VolumeDevice;
 use crate::problem::ReadError;
+use crate::rescue::Rescue;
 use crate::scan::ScanError;
 use crate::volume::{ReadPolicy, Volume};
 use chunk_tree::ChunkTree;
@@ -37,9 +38,9 @@ pub struct OpenOptions {
     /// Also in a state that a superblock declares unfinished or that is unknown: for programs that
     /// show or check what is there, and for reading only.
     pub any_state: bool,
-    /// The newest commit whose roots can be read: the superblock's, or one that it has a backup
-    /// of, which is open for reading only.
-    pub backup_root: bool,
+    /// What to do without if the file system is damaged; except for an earlier commit of which the
+    /// superblock has a backup, which is open for reading only.
+    pub rescue: Rescue,
     /// An earlier commit, in place of the last one; for reading only.
     pub state: Option<StateRoot>,
     /// Which mirror is tried first.
@@ -118,7 +119,10 @@ pub enum OpenError {
         can_do_without: bool,
     },
     /// Too many devices are missing.
-    #[error("{}, without {}", NotEnough(.chunk), List(.missing))]
+    #[error(
+        "{}, without {}; --rescue ignorebadroots reads what is left", NotEnough(.chunk),
+        List(.missing)
+    )]
     NotEnoughDevices {
         /// The first chunk that cannot be read completely.
         chunk: Arc<Chunk>,
@@ -248,15 +252,21 @@ impl Volume {
         let found = GivenDevices::scan(devices, options.superblock_copy)?;
         let superblock = found.newest.clone();
         let name = found.name_of_newest().to_owned();
+        let rescue = options.rescue;
+        if options.write && rescue.is_for_reading() {
+            let state = "what 'rescue' does without is needed for writing";
+            return Err(OpenError::OnlyReading { device: name, state });
+        }
         state::check(&superblock, &name, options)?;
         let system_chunks = system_chunks(&superblock)?;
-        let provisional = Self::assemble(
+        let mut provisional = Self::assemble(
             superblock,
             found.provisional(),
             system_chunks,
             false,
             options.read_policy,
         );
+        provisional.rescue = rescue;
         let tree = ChunkTree::read(&provisional).map_err(|error| match error {
             // Without the devices that hold it, the chunk tree cannot say which are missing.
             OpenError::ChunkTree(error) => found.blame_missing(&provisional.chunks(), error),
@@ -266,6 +276,7 @@ impl Volume {
         let members = found.into_members(&tree.dev_items)?;
         let mut volume =
             Self::assemble(superblock, members, tree.chunks, options.write, options.read_policy);
+        volume.rescue = rescue;
         volume.check_devices(options)?;
         volume.check_same_root()?;
         if let Some(state) = &options.state {
@@ -274,7 +285,7 @@ impl Volume {
                 return Err(OpenError::OnlyReading { device: name, state });
             }
             volume.go_to(state);
-        } else if options.backup_root && volume.use_backup_root() {
+        } else if rescue.use_backup_root && volume.use_backup_root() {
             let state =
                 "the roots of its newest commit cannot be read, those of an earlier one can";
             let device = name;
@@ -308,7 +319,7 @@ impl Volume {
                 let can_do_without = lost.is_none();
                 return Err(OpenError::MissingDevices { given, missing, can_do_without });
             }
-            if let Some(chunk) = lost {
+            if let Some(chunk) = lost.filter(|_| !self.rescue.ignore_bad_roots) {
                 return Err(OpenError::NotEnoughDevices { chunk, missing });
             }
         }

@@ -123,9 +123,19 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///                         programs
 ///   rescue=usebackuproot, usebackuproot, recovery
 ///                         if the roots of the last commit cannot be read, mount an earlier one for
-///                         reading
+///                         reading; with ro also one that no superblock names
+///   rescue=ignorebadroots with ro: no tree is needed except those of files
+///   rescue=ignoredatacsums
+///                         with ro: data is read although its checksum is wrong or gone
+///   rescue=ignoremetacsums
+///                         with ro: tree blocks are read although their checksum is wrong
+///   rescue=ignoresuperflags
+///                         with ro: unknown flags, and unfinished changes of the format, are no
+///                         obstacle
 ///   rescue=nologreplay, nologreplay, norecovery
 ///                         accepted with ro, which never replays a log
+///   rescue=all            all of them; also several of them with colons between, and the short
+///                         names ibadroots, idatacsums, imetacsums and isuperflags
 /// These change nothing, since larder does always what they ask for or has no such thing:
 ///   acl, async, auto, barrier, datacow, datasum, default_permissions, defaults,
 ///   flushoncommit, loop, mand, noautodefrag, nodiscard, noenospc_debug, noflushoncommit,
@@ -137,7 +147,7 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///   alloc_start, autodefrag, bind, check_int, check_int_data, check_int_print_mask, clear_cache, dirsync,
 ///   enospc_debug, fatal_errors, fragment, inode_cache, iversion, lazytime, metadata_ratio, noacl,
 ///   nobarrier, nospace_cache, ref_verify, rescan_uuid_tree, sizelimit, space_cache=v1, ssd_spread,
-///   sync, thread_pool, and all of rescue= except nologreplay and usebackuproot
+///   sync, thread_pool
 /// `remount` changes the options of a mount: ro, rw, and all others that can change. Only root can
 /// change ro and rw. The subvolume that is shown, the users who see it, the ids that are mapped,
 /// and the times of last access that are kept cannot change.
