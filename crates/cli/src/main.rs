@@ -60,6 +60,7 @@ mod report;
 mod resync;
 mod source;
 mod space;
+mod state;
 mod target;
 mod time_zone;
 mod told;

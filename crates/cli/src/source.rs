@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use larder::{Filesystem, Inode, MountedFilesystem, OpenOptions, Overview, Subvolume};
+use larder::{Filesystem, Inode, MountedFilesystem, OpenOptions, Overview, Rescue, Subvolume};
 use larder_copy::new_inode;
 use larder_device::{Access, InUse};
 use larder_fuse::usage::MountTable;
@@ -20,6 +20,7 @@ use crate::place::{PlaceOptions, located};
 use crate::present;
 use crate::report::{self, LogLevel};
 use crate::resync;
+use crate::state;
 use crate::target::{Target, is_image, mounted_path};
 use crate::umask::umask;
 
@@ -34,6 +35,11 @@ pub struct Source {
     /// Go on when devices are missing, if the others are enough
     #[arg(long)]
     degraded: bool,
+    /// Read a damaged file system without some of what proves it sound, as the mount option rescue=:
+    /// usebackuproot, ignorebadroots, ignoredatacsums, ignoremetacsums, ignoresuperflags, all; with
+    /// colons between several
+    #[arg(long, value_name = "HOW")]
+    rescue: Option<Rescue>,
     #[command(flatten)]
     place: PlaceOptions,
 }
@@ -59,7 +65,8 @@ pub struct PathSource {
 
 impl Source {
     fn options(&self) -> OpenOptions {
-        OpenOptions::new().degraded(self.degraded).place(self.place.place())
+        let rescue = self.rescue.unwrap_or_default();
+        OpenOptions::new().degraded(self.degraded).rescue(rescue).place(self.place.place())
     }
 
     /// Fails if `path` is in a mounted file system, and names the command to use instead.
@@ -94,6 +101,12 @@ impl Source {
     /// system is in the state of some commit.
     pub fn open_for_writing(&self, image: &Path) -> anyhow::Result<Filesystem> {
         let options = resync::shown(self.options().write(true));
+        ensure!(self.rescue.is_none(), "{}: --rescue is for reading", image.display());
+        ensure!(
+            !state::is_earlier(image),
+            "{}: an earlier state is never written",
+            image.display()
+        );
         let options = options.cache_bytes(WRITING_CACHE_BYTES).commit_bytes(WRITING_COMMIT_BYTES);
         self.expect_image(image)?;
         let paths = self.paths(image)?;
@@ -134,10 +147,16 @@ impl Source {
     }
 
     fn open_with(&self, image: &Path, degraded: bool) -> anyhow::Result<Filesystem> {
-        self.expect_image(image)?;
-        let paths = self.paths(image)?;
+        let (image, generation) = state::split(image);
+        self.expect_image(&image)?;
+        let paths = self.paths(&image)?;
         warn_if_in_use(&located(&paths, self.place.place()));
-        let filesystem = self.options().degraded(degraded).open(&paths)?;
+        let options = state::search_shown(self.options()).generation(generation);
+        let options = options.degraded(degraded);
+        let filesystem = match self.rescue {
+            Some(_) => report::on_terminal(LogLevel::Warn, || options.open(&paths))??,
+            None => options.open(&paths)?,
+        };
         if filesystem.needs_log_replay() {
             eprintln!(
                 "WARNING: {}: a crash left a log; changes that were synced since the last commit are not shown",
@@ -163,6 +182,10 @@ impl Source {
         ensure!(
             !self.degraded,
             "{shown}: lies in a mounted file system; --degraded is said when it is mounted"
+        );
+        ensure!(
+            self.rescue.is_none(),
+            "{shown}: lies in a mounted file system; rescue= is said when it is mounted"
         );
         ensure!(
             !self.place.is_given(),
@@ -191,9 +214,12 @@ impl Source {
         if let Some(path) = self.mounted_directory(text)? {
             return Ok(Box::new(MountedFilesystem::open(path)?));
         }
-        let is_plain = self.devices.is_empty() && !self.degraded && !self.place.is_given();
+        let is_plain = self.devices.is_empty()
+            && !self.degraded
+            && self.rescue.is_none()
+            && !self.place.is_given();
         let Target { image, path } = Target::parse(text);
-        if is_plain && path == b"/" {
+        if is_plain && path == b"/" && !state::is_earlier(&image) {
             let devices = devices::named(&[&image])?;
             if let Some(mounted) = devices.first().and_then(|device| present::mount_of(device)) {
                 return Ok(Box::new(mounted));
@@ -228,7 +254,8 @@ impl PathSource {
     /// For an image that the options do not concern: its default subvolume, on one device.
     pub fn of_other_image(&self) -> Self {
         let (devices, place) = (Vec::new(), PlaceOptions::default());
-        let source = Source { devices, degraded: self.source.degraded, place };
+        let Source { degraded, rescue, .. } = self.source;
+        let source = Source { devices, degraded, rescue, place };
         Self { source, subvolid: None }
     }
 
@@ -294,6 +321,19 @@ impl Writing {
     pub fn is_on(&self, image: &Path) -> bool {
         let canonical = |path: &Path| path.canonicalize().ok();
         image == self.image || canonical(image) == canonical(&self.image)
+    }
+
+    /// Fails if `image` is an earlier state of the one that is open: its blocks go while this one
+    /// is written.
+    pub fn expect_not_earlier(&self, image: &Path) -> anyhow::Result<()> {
+        let (base, generation) = state::split(image);
+        ensure!(
+            generation.is_none() || !self.is_on(&base),
+            "{}: an earlier state of {}, which is written; copy from it to this system first",
+            image.display(),
+            self.image.display()
+        );
+        Ok(())
     }
 
     /// The name of `path` in the file system as users write it.
@@ -370,6 +410,12 @@ pub fn warn_of_bad_copies(filesystem: &Filesystem) {
                 bad.join(", ")
             );
         }
+    }
+    if stats.unverified > 0 {
+        eprintln!(
+            "WARNING: {} blocks and sectors were read although no checksum proves them right",
+            stats.unverified
+        );
     }
     if stats.rebuilt > 0 {
         eprintln!("WARNING: {} blocks and sectors were rebuilt from parity", stats.rebuilt);

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use crate::devices;
 use crate::objects::url_at;
+use crate::state;
 
 /// A path in a file system that is not mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The image file or block device.
+    /// The image file or block device, with `@GENERATION` after it if an earlier state is meant.
     pub image: PathBuf,
     /// The path in it; starts with a slash.
     pub path: Vec<u8>,
@@ -49,8 +50,9 @@ pub fn names_image(text: &OsStr) -> bool {
 /// The path in a mounted file system in `text`, unless that is an `IMAGE:/path` of an existing
 /// image, or an image or a device itself. A path that does not exist yet lies in a directory.
 pub fn mounted_path(text: &OsStr) -> Option<&Path> {
-    let image = Target::parse(text).image;
-    let is_named = devices::is_name(image.as_os_str()) || larder_objects::is_url(text);
+    let (image, generation) = state::split(&Target::parse(text).image);
+    let is_named =
+        generation.is_some() || devices::is_name(image.as_os_str()) || larder_objects::is_url(text);
     if is_named || (names_image(text) && image.symlink_metadata().is_ok()) {
         return None;
     }

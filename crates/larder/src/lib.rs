@@ -112,11 +112,15 @@ pub use larder_format::item::{
 };
 pub use larder_format::{ItemType, Key, Profile, Uuid};
 #[doc(inline)]
+pub use larder_rescue::Progress as SearchProgress;
+#[doc(inline)]
 pub use larder_stream::{
     Checkpoints as ReceiveCheckpoints, CommandError, CommandProblem, Event as ReceiveEvent,
     Origin as StreamOrigin, ReceiveError, ReceiveOptions, ReceiveProblem, Received, SendError,
     SendOptions, SendProgress, Sent, Version as StreamVersion, prologue as stream_prologue,
 };
+#[doc(inline)]
+pub use larder_volume::{Rescue, UnknownRescue};
 #[cfg(target_os = "linux")]
 pub use mounted::{
     ChangeEvent, MountedChanges, MountedFilesystem, MountedSnapshot, MountedWalk, WalkOptions,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroU64;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,8 @@ use std::time::Duration;
 use larder_device::{Access, Device};
 use larder_filesystem::{ResyncProgress, Tuning, WriteCompression, WriteOptions, WritePolicy};
 use larder_image::Place;
-use larder_volume::Volume;
+use larder_rescue::{Progress as SearchProgress, RescueError, find_newest_state, find_state};
+use larder_volume::{OpenError, Rescue, StateRoot, Volume};
 
 use crate::find::is_seed_at;
 use crate::{Filesystem, Result};
@@ -31,7 +33,8 @@ pub struct OpenOptions {
     is_mounted: bool,
     place: Place,
     degraded: bool,
-    backup_root: bool,
+    rescue: Rescue,
+    generation: Option<u64>,
     cache_bytes: usize,
     objects_bytes: u64,
     commit_interval: Option<Duration>,
@@ -43,6 +46,7 @@ pub struct OpenOptions {
     compression: Option<WriteCompression>,
     write_policy: WritePolicy,
     resync_progress: Arc<dyn Fn(ResyncProgress) + Send + Sync>,
+    search_progress: Arc<dyn Fn(SearchProgress) + Send + Sync>,
 }
 
 impl OpenOptions {
@@ -53,7 +57,8 @@ impl OpenOptions {
             is_mounted: false,
             place: Place::Found,
             degraded: false,
-            backup_root: false,
+            rescue: Rescue::default(),
+            generation: None,
             cache_bytes: CACHE_BYTES,
             objects_bytes: larder_image::OBJECTS_BYTES,
             commit_interval: Some(COMMIT_INTERVAL),
@@ -65,6 +70,7 @@ impl OpenOptions {
             compression: None,
             write_policy: WritePolicy::default(),
             resync_progress: Arc::new(|_| ()),
+            search_progress: Arc::new(|_| ()),
         }
     }
 
@@ -97,11 +103,36 @@ impl OpenOptions {
         self
     }
 
-    /// If the roots of the newest commit cannot be read, the newest earlier one whose roots can: the
-    /// superblock keeps four. It is open for reading only. Blocks below the roots may be gone.
+    /// What to do without if the file system is damaged. With
+    /// [`use_backup_root`](Rescue::use_backup_root), the newest earlier commit whose roots can be
+    /// read is opened if those of the last one cannot: one that a superblock names, or one that is
+    /// found on the devices. It is open for reading only, and blocks below its roots may be gone.
+    /// All else is for reading.
     #[must_use]
-    pub fn backup_root(mut self, backup_root: bool) -> Self {
-        self.backup_root = backup_root;
+    pub fn rescue(mut self, rescue: Rescue) -> Self {
+        self.rescue = rescue;
+        self
+    }
+
+    /// The state after the commit of this generation, in place of the last one: for reading only.
+    /// Unless a superblock names its root, all devices are searched for it. Space that it had in
+    /// use may have been written since: tree blocks and data can be gone.
+    ///
+    /// Opening fails with [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if its root is not
+    /// there any more.
+    #[must_use]
+    pub fn generation(mut self, generation: Option<u64>) -> Self {
+        self.generation = generation;
+        self
+    }
+
+    /// Calls `tell` with the progress of searching devices for an earlier state.
+    #[must_use]
+    pub fn search_progress(
+        mut self,
+        tell: impl Fn(SearchProgress) + Send + Sync + 'static,
+    ) -> Self {
+        self.search_progress = Arc::new(tell);
         self
     }
 
@@ -234,11 +265,25 @@ impl OpenOptions {
     pub fn open_devices(&self, devices: Vec<Arc<dyn Device>>) -> Result<Filesystem> {
         let options = larder_volume::OpenOptions {
             degraded: self.degraded,
-            backup_root: self.backup_root,
+            rescue: self.rescue,
+            state: self.state(&devices)?,
             write: self.write,
             ..Default::default()
         };
-        let volume = Arc::new(Volume::open(devices, &options)?);
+        let mut volume = Volume::open(devices.clone(), &options)?;
+        if self.rescue.use_backup_root && !self.write && !volume.has_root_tree() {
+            let found = find_newest_state(devices.clone(), &self.tell_search());
+            if let Some(state) = found.map_err(open_error)? {
+                let options = larder_volume::OpenOptions { state: Some(state), ..options };
+                volume = Volume::open(devices, &options)?;
+                let generation = state.generation;
+                tracing::warn!(
+                    "no superblock leads to roots that can be read: shown as after generation \
+                     {generation}, whose roots are still on a device"
+                );
+            }
+        }
+        let volume = Arc::new(volume);
         let cache_bytes = self.cache_bytes;
         Ok(if self.write {
             let most_bytes = || cache_bytes.saturating_mul(2).max(LEAST_COMMIT_BYTES);
@@ -257,6 +302,20 @@ impl OpenOptions {
         } else {
             Filesystem::open(volume, cache_bytes)?
         })
+    }
+
+    /// The root of the state to open, unless that is the last one.
+    fn state(&self, devices: &[Arc<dyn Device>]) -> Result<Option<StateRoot>> {
+        let Some(generation) = self.generation else { return Ok(None) };
+        let found = find_state(devices.to_vec(), generation, &self.tell_search());
+        Ok(Some(found.map_err(open_error)?))
+    }
+
+    fn tell_search(&self) -> impl Fn(SearchProgress) -> ControlFlow<()> + Sync {
+        |now| {
+            (self.search_progress)(now);
+            ControlFlow::Continue(())
+        }
     }
 
     /// Opens the newest state of a file system that is open for reading, if its device has another
@@ -289,6 +348,15 @@ impl fmt::Debug for OpenOptions {
             .field("write", &self.write)
             .field("degraded", &self.degraded)
             .finish_non_exhaustive()
+    }
+}
+
+fn open_error(error: RescueError) -> OpenError {
+    match error {
+        RescueError::Superblock(error) => error.into(),
+        RescueError::Open(error) => error,
+        RescueError::NoDevices => OpenError::NoDevices,
+        RescueError::Stopped => unreachable!("nobody stops it"),
     }
 }
 

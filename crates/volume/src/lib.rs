@@ -25,7 +25,8 @@
 //!   good, and only if a checksum proves it right.
 //! - A device gets a newer superblock only when it has everything that the superblock leads to.
 //! - The caller gets exactly the bytes that were verified, and never bytes that are known to be
-//!   bad.
+//!   bad; unless it says that it does without checksums ([`Rescue`]), and no copy is good. Such
+//!   reads are counted and reported, and change no copy.
 //! - Without `write` no byte of any device changes; a seed's bytes never change.
 //! - No thread holds a lock across device I/O, except the lock of one row of a chunk with parity,
 //!   and that of writes against copying.
@@ -49,6 +50,7 @@ mod parity;
 mod problem;
 mod read;
 mod report;
+mod rescue;
 mod scan;
 mod stats;
 mod version;
@@ -60,9 +62,10 @@ pub use errors::DeviceErrors;
 pub use geometry::Geometry;
 pub use member::VolumeDevice;
 pub use moving::MovedRange;
-pub use open::{MissingDevice, OpenError, OpenOptions, UsedSeparately};
+pub use open::{MissingDevice, OpenError, OpenOptions, StateRoot, UsedSeparately};
 pub use problem::{CopyProblem, FailedCopy, ReadError, Unmapped};
 pub use read::{BlockExpectation, BlockRead, DataRead};
+pub use rescue::{Rescue, UnknownRescue};
 pub use scan::{ScanError, ScannedDevice, SuperblockCopy, SuperblockProblem, scan, scan_copy};
 pub use stats::{DeviceStats, VolumeStats};
 pub use volume::{MappedRange, ReadPolicy, Volume};

@@ -9,6 +9,8 @@ pub struct VolumeStats {
     pub healed: u64,
     /// Tree blocks and sectors of data that were rebuilt from parity.
     pub rebuilt: u64,
+    /// Tree blocks, and sectors of data, that were read although no checksum proves them right.
+    pub unverified: u64,
     /// One entry for each device, in the order of [`crate::Volume::devices`].
     pub devices: Vec<DeviceStats>,
 }
@@ -55,6 +57,7 @@ impl Counter {
 pub(crate) struct Counters {
     pub(crate) healed: Counter,
     pub(crate) rebuilt: Counter,
+    pub(crate) unverified: Counter,
 }
 
 #[derive(Debug, Default)]

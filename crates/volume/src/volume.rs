@@ -10,6 +10,7 @@ use crate::chunk::{Chunk, ChunkMap, Content, DeviceAddress};
 use crate::geometry::Geometry;
 use crate::member::VolumeDevice;
 use crate::problem::ReadError;
+use crate::rescue::Rescue;
 use crate::stats::VolumeStats;
 
 /// Which mirror is tried first.
@@ -32,6 +33,8 @@ pub struct Volume {
     sectorsize: u32,
     checksum_type: ChecksumType,
     is_writable: bool,
+    /// What readers do without.
+    pub(crate) rescue: Rescue,
     /// Ids that headers of tree blocks may carry: the file system's, and those of its seeds.
     pub(crate) block_fsids: Vec<Uuid>,
     /// Replaced as a whole, so that requests hold no lock while they use it.
@@ -79,6 +82,7 @@ impl Volume {
             checksum_type: superblock.checksum_type(),
             superblock: RankedRwLock::new(superblock),
             is_writable,
+            rescue: Rescue::default(),
             block_fsids,
             geometry: RankedRwLock::new(Arc::new(geometry)),
             writing: RankedRwLock::new(()),
@@ -104,6 +108,11 @@ impl Volume {
     /// The checksum algorithm.
     pub fn checksum_type(&self) -> ChecksumType {
         self.checksum_type
+    }
+
+    /// What its readers do without.
+    pub fn rescue(&self) -> Rescue {
+        self.rescue
     }
 
     /// Whether the volume is writable.
@@ -184,6 +193,7 @@ impl Volume {
         VolumeStats {
             healed: geometry.common.counters.healed.get(),
             rebuilt: geometry.common.counters.rebuilt.get(),
+            unverified: geometry.common.counters.unverified.get(),
             devices: geometry.devices().iter().map(|d| d.counters.snapshot(d.devid())).collect(),
         }
     }

@@ -208,6 +208,7 @@ impl Cp {
     ) -> anyhow::Result<usize> {
         let Target { image, path } = Target::parse(source);
         let path = Path::new(OsStr::from_bytes(&path));
+        writing.expect_not_earlier(&image)?;
         let is_same = writing.is_on(&image);
         let inode = if is_same {
             let found =

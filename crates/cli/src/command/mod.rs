@@ -31,6 +31,7 @@ mod property;
 mod receive;
 mod reflink;
 mod report;
+mod rescue;
 mod rm;
 mod scrub;
 mod send;
@@ -57,7 +58,8 @@ use crate::report::{LogLevel, to_terminal};
 /// Mount, read, change, make and check btrfs file systems without kernel btrfs and without root.
 ///
 /// Most commands work on a file system that is not mounted: IMAGE:/PATH is a path in the one on an
-/// image file or block device. The --help of each command has its usage and examples.
+/// image file or block device. IMAGE@GENERATION:/PATH is one in an earlier state, which is only
+/// read: larder rescue find-roots lists them. The --help of each command has its usage and examples.
 ///
 /// Exit codes:
 ///   0  success
@@ -125,6 +127,8 @@ enum Command {
     Receive(receive::Receive),
     Reflink(reflink::Reflink),
     Report(report::Report),
+    #[command(subcommand)]
+    Rescue(rescue::Rescue),
     Rm(rm::Rm),
     #[command(subcommand)]
     Scrub(scrub::Scrub),
@@ -209,6 +213,7 @@ impl Command {
             Self::Receive(command) => command.run(global),
             Self::Reflink(command) => command.run(),
             Self::Report(command) => command.run(global),
+            Self::Rescue(command) => command.run(global),
             Self::Send(command) => command.run(global),
             Self::Scrub(command) => command.run(global),
             Self::Setfattr(command) => command.run(),

@@ -19,6 +19,8 @@ pub const OF_PROGS: &str =
     "that of btrfs-progs works on the same images, while they are not mounted";
 const BY_RECEIVING: &str = "make a file system of that shape with 'larder mkfs', and fill it by 'larder send' and 'receive'";
 
+const BY_COPYING: &str = "'larder check' finds damage, and 'larder cp -a' copies what can be read";
+
 const COMMANDS: &[Missing] = &[
     instead("device replace", BY_RECEIVING),
     instead("filesystem defragment", "'cp --reflink=never' makes a copy in few pieces"),
@@ -31,7 +33,15 @@ const COMMANDS: &[Missing] = &[
         "'larder report' and 'filesystem du' say what subvolumes hold, without quotas",
     ),
     instead("replace", BY_RECEIVING),
-    instead("rescue", "'larder check' finds damage, and 'larder cp -a' copies what can be read"),
+    instead("rescue chunk-recover", BY_COPYING),
+    instead("rescue clear-ino-cache", BY_COPYING),
+    instead("rescue clear-space-cache", BY_COPYING),
+    instead("rescue clear-uuid-tree", BY_COPYING),
+    instead("rescue create-control-device", "'mknod /dev/btrfs-control c 10 234' makes it"),
+    instead("rescue fix-data-checksum", BY_COPYING),
+    instead("rescue fix-device-size", BY_COPYING),
+    instead("rescue super-recover", BY_COPYING),
+    instead("rescue zero-log", BY_COPYING),
     instead("restore", "'larder cp -a' copies what can be read, without mounting"),
 ];
 

@@ -369,6 +369,8 @@ const ELSEWHERE: &[&str] = &[
     // mount/reports.rs
     "device stats",
     "health",
+    // images/rescue.rs
+    "rescue find-roots",
     // images/scrub.rs, mount/scrub.rs
     "scrub limit",
     "scrub resume",

@@ -21,5 +21,6 @@ mod partitions;
 mod qcow2;
 mod receive;
 mod report;
+mod rescue;
 mod scrub;
 mod support;

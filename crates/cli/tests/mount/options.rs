@@ -7,10 +7,10 @@ use std::process::Command;
 use std::sync::Arc;
 
 use larder_device::{Access, FileDevice};
-use larder_format::Superblock;
 use larder_format::superblock::{
     OFFSETS, SUPER_FLAG_ERROR, SUPER_FLAG_METADUMP_V2, SUPER_FLAG_SEEDING, SUPERBLOCK_SIZE,
 };
+use larder_format::{Logical, Superblock};
 use larder_testkit::{ImageSpec, KernelImage, KernelMount, oracle};
 use larder_volume::Volume;
 use rustix::io::Errno;
@@ -34,7 +34,7 @@ fn errors_are_reported_before_mount_returns() {
         failure(larder().arg("mount").args(arguments).arg(image).arg(point))
     };
     assert!(mount(&["-o", "wibble"], &image, &point).contains("'wibble'"));
-    assert!(mount(&["-o", "ro,rescue=all"], &image, &point).contains("sound structures only"));
+    assert!(mount(&["-o", "rescue=all"], &image, &point).contains("rescue= goes with ro"));
     assert!(mount(&["-o", "autodefrag"], &image, &point).contains("'autodefrag'"));
     assert!(mount(&["-o", "subvol=none"], &image, &point).contains("none"));
     assert!(mount(&[], Path::new("/none"), &point).contains("/none"));
@@ -341,6 +341,85 @@ fn an_earlier_commit_is_mounted_where_the_last_cannot_be_read() {
         assert_eq!(Errno::from_io_error(&error), Some(Errno::ROFS));
         mounted.unmount();
     }
+}
+
+/// Data is shown without checksums, on demand and for reading only.
+#[test]
+fn what_no_checksum_proves_right_is_mounted_on_demand() {
+    let mut mounted = Mounted::with_size("1G");
+    let (image, point) = (mounted.image(), mounted.path());
+    let content = "no two sectors are alike".repeat(4000);
+    fs::write(mounted.join("file"), &content).unwrap();
+    mounted.unmount();
+    let dump = succeed(larder().args(["inspect", "dump-tree", "-r"]).arg(&image));
+    let root = dump.lines().find(|line| line.starts_with("checksum tree key")).unwrap();
+    let mut numbers = root.split_whitespace().filter_map(|word| word.parse().ok());
+    let root = numbers.next().expect("its address");
+    let device = Arc::new(FileDevice::open(&image, Access::ReadOnly).unwrap());
+    let volume = Volume::open(vec![device], &larder_volume::OpenOptions::default()).unwrap();
+    let file = fs::File::options().write(true).open(&image).unwrap();
+    for range in volume.map(Logical(root), u64::from(volume.nodesize())).unwrap() {
+        for mirror in range.mirrors {
+            file.write_all_at(&vec![0; range.len_bytes as usize], mirror.physical.0).unwrap();
+        }
+    }
+    drop(volume);
+    mounted.mount(&["-o", "ro"]);
+    let refused = fs::read(mounted.join("file"));
+    mounted.unmount();
+    assert_eq!(Errno::from_io_error(&refused.unwrap_err()), Some(Errno::IO));
+    for words in ["rescue=ibadroots", "rescue=idatacsums", "rescue=all"] {
+        mounted.mount(&["-o", "ro", "-o", words]);
+        let read = fs::read_to_string(mounted.join("file"));
+        let mut remount = larder();
+        let remounted = remount.args(["mount", "-o", "remount,rw"]).arg(&point).output().unwrap();
+        mounted.unmount();
+        assert!(read.unwrap() == content, "{words}");
+        let said = String::from_utf8_lossy(&remounted.stderr).into_owned();
+        assert!(said.contains("rescue= goes with ro"), "{said}");
+    }
+}
+
+/// A state that no superblock names is found on the device.
+#[test]
+fn an_earlier_state_is_mounted_for_reading() {
+    let mut mounted = Mounted::unmounted();
+    mounted.mount(&["--create", "1G", "-o", "nodiscard"]);
+    let (image, point) = (mounted.image(), mounted.path());
+    let generation = || {
+        let device = Arc::new(FileDevice::open(&image, Access::ReadOnly).unwrap());
+        let volume = Volume::open(vec![device], &larder_volume::OpenOptions::default()).unwrap();
+        volume.superblock().generation.get()
+    };
+    let mut generations = Vec::new();
+    for name in 0..8 {
+        fs::write(mounted.join(name.to_string()), name.to_string()).unwrap();
+        succeed(larder().args(["filesystem", "sync"]).arg(&point));
+        generations.push(generation());
+    }
+    let mount = |generation: u64, options: &[&str]| {
+        let mut mount = larder();
+        mount.arg("mount").args(options).arg(format!("{}@{generation}", image.display()));
+        mount.arg(&point);
+        mount
+    };
+    let refused = failure(&mut mount(generations[1], &["-o", "ro"]));
+    assert!(refused.contains("mounted at"), "{refused}");
+    mounted.unmount();
+    let missing = failure(&mut mount(4711, &["-o", "ro"]));
+    assert!(missing.contains("no state of generation 4711"), "{missing}");
+    for (options, count) in [(&["-o", "ro"][..], 2), (&[], 7)] {
+        succeed(&mut mount(generations[count - 1], options));
+        let names = fs::read_dir(&point).unwrap().count();
+        let content = fs::read_to_string(mounted.join("1"));
+        let written = fs::write(mounted.join("new"), "").unwrap_err();
+        let remounted = larder().args(["mount", "-o", "remount,rw"]).arg(&point).output().unwrap();
+        mounted.unmount();
+        assert_eq!((names, content.unwrap()), (count, "1".to_owned()));
+        assert_eq!(Errno::from_io_error(&written), Some(Errno::ROFS));
+        assert!(!remounted.status.success());
+    }
+    succeed(larder().arg("check").arg(&image));
 }
 
 /// A seed belongs to every file system that was grown from it, and is none of them.

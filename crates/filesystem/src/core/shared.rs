@@ -23,7 +23,8 @@ pub(crate) struct Core {
     volume: Arc<Volume>,
     cache: Arc<BlockCache>,
     root_tree: TreeView,
-    csum_tree: TreeView,
+    /// None if its root is gone and readers do without checksums.
+    csum_tree: Option<TreeView>,
     decompressed: DecompressedExtents,
     jobs: Jobs,
     scrubs: Scrubs,
@@ -55,7 +56,10 @@ impl Core {
         root_tree: Tree,
     ) -> Result<Self> {
         let root_tree = TreeView::Committed(root_tree);
-        let csum_tree = TreeView::Committed(open_tree(&cache, &root_tree, objectid::CSUM_TREE)?);
+        let csum_tree = match open_tree(&cache, &root_tree, objectid::CSUM_TREE) {
+            Err(_) if volume.rescue().ignore_bad_roots => None,
+            tree => Some(TreeView::Committed(tree?)),
+        };
         let (decompressed, jobs, scrubs, balances) = Default::default();
         let writer = None;
         Ok(Self {
@@ -78,7 +82,7 @@ impl Core {
         writer: Writer,
     ) -> Result<Self> {
         let root_tree = TreeView::Live(writer.manager().trees().root().clone());
-        let csum_tree = writer.tree(objectid::CSUM_TREE)?;
+        let csum_tree = Some(writer.tree(objectid::CSUM_TREE)?);
         let (decompressed, jobs, scrubs, balances) = Default::default();
         let writer = Some(writer);
         Ok(Self {
@@ -108,8 +112,10 @@ impl Core {
         &self.root_tree
     }
 
-    pub(crate) fn csum_tree(&self) -> &TreeView {
-        &self.csum_tree
+    pub(crate) fn csum_tree(&self) -> Result<&TreeView> {
+        let key = Key::new(objectid::CSUM_TREE, ItemType::ROOT_ITEM, 0);
+        let missing = Error::MissingItem { tree: objectid::ROOT_TREE, key };
+        self.csum_tree.as_ref().ok_or(missing)
     }
 
     pub(crate) fn decompressed(&self) -> &DecompressedExtents {

@@ -204,6 +204,7 @@ fn kind_of_opening(error: &OpenError) -> ErrorKind {
         OpenError::DuplicateDevice { .. } | OpenError::ForeignDevice { .. } => {
             ErrorKind::InvalidInput
         }
+        OpenError::NoSuchState { .. } => ErrorKind::NotFound,
         OpenError::ChunkTree(_) => ErrorKind::Io,
         _ => ErrorKind::Corrupt,
     }

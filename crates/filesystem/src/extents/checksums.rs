@@ -25,7 +25,7 @@ impl Core {
         let (sectorsize, csum_size) = (self.sectorsize(), self.volume().checksum_type().size());
         let wanted_len = ((end.0 - start.0) / sectorsize) as usize * csum_size;
         let mut checksums = Vec::with_capacity(wanted_len);
-        let mut cursor = self.csum_tree().cursor(Readahead::Forward);
+        let mut cursor = self.csum_tree().map_err(unreadable)?.cursor(Readahead::Forward);
         // The item that covers the start is the last whose key is not after it.
         cursor.seek_last(csum_key(start)).map_err(|error| unreadable(error.into()))?;
         while checksums.len() < wanted_len {
@@ -44,6 +44,16 @@ impl Core {
             }
         }
         Ok(checksums)
+    }
+
+    /// Whether data is read all the same if its checksums have this problem.
+    pub(crate) fn goes_without_checksums(&self, problem: &DataError) -> bool {
+        let rescue = self.volume().rescue();
+        match problem {
+            DataError::MissingChecksum(_) => rescue.ignore_data_checksums,
+            DataError::Checksums(_) => rescue.ignore_data_checksums || rescue.ignore_bad_roots,
+            _ => false,
+        }
     }
 
     /// The checksums of an item from that of the sector at `at` on: none if it covers only others.

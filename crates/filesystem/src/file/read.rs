@@ -299,6 +299,23 @@ impl Core {
         Ok(())
     }
 
+    /// Reads data straight into `buf`, and verifies the sectors that have a checksum.
+    fn read_with_checksums_that_are_left(
+        &self,
+        at: Logical,
+        buf: &mut [u8],
+    ) -> Result<(), DataError> {
+        let sectorsize = self.sectorsize();
+        if buf.len() as u64 <= sectorsize {
+            self.volume().note_unverified(at, 1);
+            return self.read_sectors(at, buf, Verify::Not);
+        }
+        for (number, sector) in (0..).zip(buf.chunks_mut(sectorsize as usize)) {
+            self.read_sectors(Logical(at.0 + number * sectorsize), sector, Verify::Searched)?;
+        }
+        Ok(())
+    }
+
     /// Reads data straight into `buf`: whole sectors if it has checksums.
     pub(crate) fn read_sectors(
         &self,
@@ -313,9 +330,12 @@ impl Core {
         let csums_len = |len_bytes: u64| (len_bytes / self.sectorsize()) as usize * csum_size;
         let checksums = match verify {
             Verify::Not => None,
-            Verify::Searched => {
-                Some(Cow::Owned(self.checksums(at, Logical(at.0 + buf.len() as u64))?))
-            }
+            Verify::Searched => match self.checksums(at, Logical(at.0 + buf.len() as u64)) {
+                Err(problem) if self.goes_without_checksums(&problem) => {
+                    return self.read_with_checksums_that_are_left(at, buf);
+                }
+                checksums => Some(Cow::Owned(checksums?)),
+            },
             Verify::Known(start, checksums) => {
                 let checksums = &checksums[csums_len(at.0 - start.0)..];
                 Some(Cow::Borrowed(&checksums[..csums_len(buf.len() as u64)]))

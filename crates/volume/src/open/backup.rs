@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use larder_format::Logical;
 use larder_format::objectid::ROOT_TREE;
 use larder_format::superblock::BackupRoot;
-use larder_format::{Logical, Superblock};
 
+use super::StateRoot;
 use crate::read::BlockExpectation;
 use crate::volume::Volume;
 
@@ -16,9 +17,7 @@ impl Volume {
     /// Space that such a commit had in use may have been written since: deeper blocks can be gone.
     pub(super) fn use_backup_root(&mut self) -> bool {
         let superblock = self.superblock();
-        let newest = [(superblock.root, superblock.root_level, superblock.generation)];
-        let newest = newest.map(|(root, level, generation)| (root.get(), level, generation.get()));
-        if newest.iter().all(|root| self.can_read(root, ROOT_TREE)) {
+        if self.has_root_tree() {
             return false;
         }
         let mut backups = superblock.super_roots;
@@ -27,8 +26,37 @@ impl Volume {
             |backup: &&BackupRoot| backup.tree_root_gen.get() < superblock.generation.get();
         let found = backups.iter().filter(is_earlier).find(|backup| self.has_roots(backup));
         let Some(found) = found.copied() else { return false };
-        go_back(Arc::make_mut(self.superblock.get_mut()), &found);
+        self.go_to(&StateRoot {
+            root: Logical(found.tree_root.get()),
+            level: found.tree_root_level,
+            generation: found.tree_root_gen.get(),
+        });
         true
+    }
+
+    /// Goes to another commit.
+    pub(super) fn go_to(&mut self, state: &StateRoot) {
+        let superblock = Arc::make_mut(self.superblock.get_mut());
+        if superblock.generation.get() == state.generation {
+            return;
+        }
+        let is_it = |backup: &&BackupRoot| backup.tree_root_gen.get() == state.generation;
+        if let Some(backup) = superblock.super_roots.iter().find(is_it) {
+            superblock.bytes_used = backup.bytes_used;
+        }
+        superblock.generation = state.generation.into();
+        superblock.root = state.root.0.into();
+        superblock.root_level = state.level;
+        // A log continues the newest commit.
+        superblock.log_root = 0.into();
+        superblock.log_root_level = 0;
+    }
+
+    /// Whether the root of the root tree can be read.
+    pub fn has_root_tree(&self) -> bool {
+        let superblock = self.superblock();
+        let (root, generation) = (superblock.root.get(), superblock.generation.get());
+        self.can_read(&(root, superblock.root_level, generation), ROOT_TREE)
     }
 
     /// Whether the trees of a commit begin with blocks that can be read.
@@ -43,6 +71,7 @@ impl Volume {
             ((fs_root.get(), fs_root_level, fs_root_gen.get()), FS_TREE),
         ]
         .iter()
+        .filter(|(_, tree)| *tree != EXTENT_TREE || !self.rescue.ignore_bad_roots)
         .all(|(root, tree)| self.can_read(root, *tree))
     }
 
@@ -56,14 +85,4 @@ impl Volume {
         let mut block = vec![0; self.nodesize() as usize];
         self.read_tree_block(Logical(*root), &expected, &mut block).is_ok()
     }
-}
-
-fn go_back(superblock: &mut Superblock, backup: &BackupRoot) {
-    superblock.generation = backup.tree_root_gen;
-    superblock.root = backup.tree_root;
-    superblock.root_level = backup.tree_root_level;
-    superblock.bytes_used = backup.bytes_used;
-    // A log continues the newest commit.
-    superblock.log_root = 0.into();
-    superblock.log_root_level = 0;
 }

@@ -19,6 +19,7 @@ use larder_format::{FormatError, Logical, Superblock, Uuid};
 use crate::chunk::{Chunk, ChunkError, ChunkMap};
 use crate::member::VolumeDevice;
 use crate::problem::ReadError;
+use crate::rescue::Rescue;
 use crate::scan::ScanError;
 use crate::volume::{ReadPolicy, Volume};
 use chunk_tree::ChunkTree;
@@ -37,11 +38,24 @@ pub struct OpenOptions {
     /// Also in a state that a superblock declares unfinished or that is unknown: for programs that
     /// show or check what is there, and for reading only.
     pub any_state: bool,
-    /// The newest commit whose roots can be read: the superblock's, or one that it has a backup
-    /// of, which is open for reading only.
-    pub backup_root: bool,
+    /// What to do without if the file system is damaged; except for an earlier commit of which the
+    /// superblock has a backup, which is open for reading only.
+    pub rescue: Rescue,
+    /// An earlier commit, in place of the last one; for reading only.
+    pub state: Option<StateRoot>,
     /// Which mirror is tried first.
     pub read_policy: ReadPolicy,
+}
+
+/// The root tree of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateRoot {
+    /// Address of its root.
+    pub root: Logical,
+    /// Level of its root.
+    pub level: u8,
+    /// The commit.
+    pub generation: u64,
 }
 
 /// A device of the file system that was not given.
@@ -105,7 +119,10 @@ pub enum OpenError {
         can_do_without: bool,
     },
     /// Too many devices are missing.
-    #[error("{}, without {}", NotEnough(.chunk), List(.missing))]
+    #[error(
+        "{}, without {}; --rescue ignorebadroots reads what is left", NotEnough(.chunk),
+        List(.missing)
+    )]
     NotEnoughDevices {
         /// The first chunk that cannot be read completely.
         chunk: Arc<Chunk>,
@@ -130,6 +147,17 @@ pub enum OpenError {
         device: String,
         /// The state that it is in.
         state: &'static str,
+    },
+    /// No block is left that a commit begins with.
+    #[error(
+        "{device}: no state of generation {generation} is left; 'larder rescue find-roots' lists \
+         those that are"
+    )]
+    NoSuchState {
+        /// Name of a device.
+        device: String,
+        /// The generation that was asked for.
+        generation: u64,
     },
     /// A device cannot be written.
     #[error("{0} is open for reading only")]
@@ -224,15 +252,21 @@ impl Volume {
         let found = GivenDevices::scan(devices, options.superblock_copy)?;
         let superblock = found.newest.clone();
         let name = found.name_of_newest().to_owned();
+        let rescue = options.rescue;
+        if options.write && rescue.is_for_reading() {
+            let state = "what 'rescue' does without is needed for writing";
+            return Err(OpenError::OnlyReading { device: name, state });
+        }
         state::check(&superblock, &name, options)?;
         let system_chunks = system_chunks(&superblock)?;
-        let provisional = Self::assemble(
+        let mut provisional = Self::assemble(
             superblock,
             found.provisional(),
             system_chunks,
             false,
             options.read_policy,
         );
+        provisional.rescue = rescue;
         let tree = ChunkTree::read(&provisional).map_err(|error| match error {
             // Without the devices that hold it, the chunk tree cannot say which are missing.
             OpenError::ChunkTree(error) => found.blame_missing(&provisional.chunks(), error),
@@ -242,9 +276,16 @@ impl Volume {
         let members = found.into_members(&tree.dev_items)?;
         let mut volume =
             Self::assemble(superblock, members, tree.chunks, options.write, options.read_policy);
+        volume.rescue = rescue;
         volume.check_devices(options)?;
         volume.check_same_root()?;
-        if options.backup_root && volume.use_backup_root() {
+        if let Some(state) = &options.state {
+            if options.write {
+                let state = "an earlier state is never written";
+                return Err(OpenError::OnlyReading { device: name, state });
+            }
+            volume.go_to(state);
+        } else if rescue.use_backup_root && volume.use_backup_root() {
             let state =
                 "the roots of its newest commit cannot be read, those of an earlier one can";
             let device = name;
@@ -278,7 +319,7 @@ impl Volume {
                 let can_do_without = lost.is_none();
                 return Err(OpenError::MissingDevices { given, missing, can_do_without });
             }
-            if let Some(chunk) = lost {
+            if let Some(chunk) = lost.filter(|_| !self.rescue.ignore_bad_roots) {
                 return Err(OpenError::NotEnoughDevices { chunk, missing });
             }
         }

@@ -39,7 +39,7 @@ pub(super) fn check(
     options: &OpenOptions,
 ) -> Result<(), OpenError> {
     let flags = superblock.flags.get();
-    if !options.any_state {
+    if !options.any_state && !options.rescue.ignore_super_flags {
         check_finished(flags).map_err(|state| {
             let device = device.to_owned();
             OpenError::State { device, state }

@@ -75,6 +75,15 @@ impl Volume {
                 }
             }
         }
+        if self.rescue.ignore_block_checksums {
+            for copy in geometry.copy_order(chunk, &segment) {
+                let is_read = geometry.read_copy(chunk, logical, copy, Outdated::LastResort, buf);
+                if is_read.is_ok() && self.verify_content(logical, expected, buf).is_ok() {
+                    self.note_unverified(logical, 1);
+                    return Ok(BlockRead { copy, failures, healed: 0 });
+                }
+            }
+        }
         let error = ReadError::TreeBlock { logical, owner: expected.owner, failures };
         geometry.report_lost(&error);
         Err(error)
@@ -94,6 +103,16 @@ impl Volume {
             let wanted = Checksum::from_stored(stored).expect("as long as a checksum");
             return Err(CopyProblem::Checksum { wanted, computed });
         }
+        self.verify_content(logical, expected, block)
+    }
+
+    /// The same except for the checksum.
+    fn verify_content(
+        &self,
+        logical: Logical,
+        expected: &BlockExpectation,
+        block: &[u8],
+    ) -> Result<(), CopyProblem> {
         let node = Node::parse(block)?;
         let header = node.header();
         if header.bytenr() != logical {

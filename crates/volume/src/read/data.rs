@@ -24,7 +24,8 @@ impl Volume {
     ///
     /// With `checksums`, those of the sectors one after the other, each returned sector matches its
     /// checksum. If a copy does not, other copies are tried, and the bad one is overwritten if the
-    /// volume is writable. Without, a copy is good if its device says so and missed no commits.
+    /// volume is writable. Without, a copy is good if its device says so and missed no commits. If
+    /// no copy is good, readers that do without checksums get one as it is.
     ///
     /// A range on several devices is announced to them before it is read. The error is of the first
     /// part without a good copy; the content of the buffer is unspecified then.
@@ -75,6 +76,18 @@ impl Volume {
     }
 }
 
+impl Volume {
+    /// Counts and reports content that is read although no checksum proves it right: a tree block,
+    /// or so many sectors of data.
+    pub fn note_unverified(&self, logical: Logical, count: u64) {
+        let geometry = self.geometry();
+        geometry.common.counters.unverified.add(count);
+        geometry.common.reports.report(|left_out| {
+            tracing::warn!("nothing proves the content at {logical} right{left_out}");
+        });
+    }
+}
+
 /// Reads one segment: copy after copy, each time only the parts that are not good yet.
 struct SegmentRead<'a> {
     volume: &'a Volume,
@@ -100,6 +113,9 @@ impl SegmentRead<'_> {
                 self.read_range(copy, buf, range, &mut bad);
             }
         }
+        if self.volume.rescue.ignore_data_checksums {
+            bad = self.read_unverified(buf, &bad);
+        }
         let Some(range) = bad.first() else {
             self.heal(first_failure, buf);
             return Ok(());
@@ -111,6 +127,29 @@ impl SegmentRead<'_> {
         let error = ReadError::Data { logical, len_bytes: range.len() as u64, failures };
         self.geometry.report_lost(&error);
         Err(error)
+    }
+
+    /// Reads sectors of which no copy is good as they are. Returns those that no device can read.
+    fn read_unverified(&self, buf: &mut [u8], bad: &[Range<usize>]) -> Vec<Range<usize>> {
+        let sectorsize = self.volume.sectorsize() as usize;
+        let sectors = bad.iter().flat_map(|range| {
+            let starts = range.clone().step_by(sectorsize);
+            starts.map(|start| start..range.end.min(start + sectorsize))
+        });
+        let mut unreadable = Vec::new();
+        for sector in sectors {
+            let at = self.address(sector.start);
+            let mut read = |copy| {
+                let part = &mut buf[sector.clone()];
+                self.geometry.read_copy(self.chunk, at, copy, Outdated::LastResort, part).is_ok()
+            };
+            if self.geometry.copy_order(self.chunk, &self.segment).any(&mut read) {
+                self.volume.note_unverified(at, 1);
+            } else {
+                unreadable.push(sector);
+            }
+        }
+        unreadable
     }
 
     /// Reads the bad parts of a copy again whose device may give something else now.

@@ -20,7 +20,8 @@ const READ: OpenOptions = OpenOptions {
     degraded: false,
     superblock_copy: None,
     any_state: false,
-    backup_root: false,
+    rescue: larder_volume::Rescue::NONE,
+    state: None,
     read_policy: larder_volume::ReadPolicy::Spread,
 };
 const WRITE: OpenOptions = OpenOptions { write: true, ..READ };

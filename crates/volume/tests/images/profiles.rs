@@ -15,7 +15,8 @@ const READ: OpenOptions = OpenOptions {
     degraded: false,
     superblock_copy: None,
     any_state: false,
-    backup_root: false,
+    rescue: larder_volume::Rescue::NONE,
+    state: None,
     read_policy: ReadPolicy::Spread,
 };
 const DEGRADED: OpenOptions = OpenOptions { degraded: true, ..READ };

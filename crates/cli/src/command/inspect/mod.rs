@@ -17,6 +17,8 @@ use clap::Subcommand;
 use crate::global::Global;
 use crate::outcome::Outcome;
 
+pub use tree_name::title;
+
 /// Look at what is on disk
 #[derive(Debug, Subcommand)]
 pub enum Inspect {

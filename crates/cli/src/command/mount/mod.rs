@@ -48,6 +48,7 @@ use crate::objects::Prices;
 use crate::outcome::Outcome;
 use crate::place::{PlaceOptions, located};
 use crate::report::{self, LogLevel, Reporter};
+use crate::state;
 use larder_objects::parse_size;
 
 /// The subvolume that holds all others.
@@ -89,6 +90,8 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///                         directory of this machine, of so many bytes (1G), and the store gets what
 ///                         was synced afterwards. After a crash the next mount with this journal
 ///                         goes on from there
+///   generation=N          with ro: an earlier state, as disk.img@N does (larder rescue find-roots
+///                         lists them)
 ///   partition=N, offset=BYTES
 ///                         the same as --partition and --offset
 ///   compress, compress=ALGO:LEVEL, compress-force likewise
@@ -120,9 +123,19 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///                         programs
 ///   rescue=usebackuproot, usebackuproot, recovery
 ///                         if the roots of the last commit cannot be read, mount an earlier one for
-///                         reading
+///                         reading; with ro also one that no superblock names
+///   rescue=ignorebadroots with ro: no tree is needed except those of files
+///   rescue=ignoredatacsums
+///                         with ro: data is read although its checksum is wrong or gone
+///   rescue=ignoremetacsums
+///                         with ro: tree blocks are read although their checksum is wrong
+///   rescue=ignoresuperflags
+///                         with ro: unknown flags, and unfinished changes of the format, are no
+///                         obstacle
 ///   rescue=nologreplay, nologreplay, norecovery
 ///                         accepted with ro, which never replays a log
+///   rescue=all            all of them; also several of them with colons between, and the short
+///                         names ibadroots, idatacsums, imetacsums and isuperflags
 /// These change nothing, since larder does always what they ask for or has no such thing:
 ///   acl, async, auto, barrier, datacow, datasum, default_permissions, defaults,
 ///   flushoncommit, loop, mand, noautodefrag, nodiscard, noenospc_debug, noflushoncommit,
@@ -134,7 +147,7 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///   alloc_start, autodefrag, bind, check_int, check_int_data, check_int_print_mask, clear_cache, dirsync,
 ///   enospc_debug, fatal_errors, fragment, inode_cache, iversion, lazytime, metadata_ratio, noacl,
 ///   nobarrier, nospace_cache, ref_verify, rescan_uuid_tree, sizelimit, space_cache=v1, ssd_spread,
-///   sync, thread_pool, and all of rescue= except nologreplay and usebackuproot
+///   sync, thread_pool
 /// `remount` changes the options of a mount: ro, rw, and all others that can change. Only root can
 /// change ro and rw. The subvolume that is shown, the users who see it, the ids that are mapped,
 /// and the times of last access that are kept cannot change.
@@ -157,6 +170,7 @@ const PAUSE: Duration = Duration::from_millis(30);
 ///   larder mount --create 8G new.img ~/mnt
 ///   larder mount --create 1T s3://bucket/photos ~/mnt
 ///   larder mount -o ro,subvol=snapshots/monday disk.img /mnt
+///   larder mount -o ro disk.img@4711 /mnt
 ///   larder mount -o map-users=ann:root,map-groups=ann:root disk.img ~/mnt
 ///   larder mount -o remount,rw /mnt
 #[derive(Debug, Args)]
@@ -212,6 +226,13 @@ impl Mount {
             Place::Found => {}
             Place::Partition(number) => self.options.push(format!("partition={number}")),
             Place::Offset(offset) => self.options.push(format!("offset={offset}")),
+        }
+        if let Some((_, devices)) = self.paths.split_last_mut() {
+            for device in devices {
+                let (image, generation) = state::split(device);
+                *device = image;
+                self.options.extend(generation.map(|it| format!("generation={it}")));
+            }
         }
         // Errors in the command line are found before anything is started.
         let options = Options::parse(self.options.iter().map(String::as_str))?;

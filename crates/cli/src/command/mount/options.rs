@@ -6,9 +6,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail, ensure};
+use anyhow::{Context, anyhow, ensure};
 use larder::device::Place;
-use larder::{Filesystem, OpenOptions, WriteCompression, WritePolicy};
+use larder::{Filesystem, OpenOptions, Rescue, WriteCompression, WritePolicy};
 use larder_fuse::{AccessTimes, MountOptions, ServerOptions, Settings};
 
 use super::follow::INTERVAL;
@@ -24,7 +24,10 @@ pub struct Options {
     pub mount: MountOptions,
     pub server: ServerOptions,
     pub degraded: bool,
-    pub backup_root: bool,
+    /// What to do without if the file system is damaged.
+    rescue: Rescue,
+    /// The generation of the state to show, unless that is the last one.
+    generation: Option<u64>,
     /// How often to commit, if given.
     pub commit_interval: Option<Duration>,
     /// The subvolume to show, by path or id.
@@ -35,8 +38,6 @@ pub struct Options {
     pub discard: Option<bool>,
     /// How new files are written.
     pub write_policy: WritePolicy,
-    /// Whether `rescue=nologreplay` was given.
-    skips_log: bool,
     /// Whether `remount` was given.
     pub remounts: bool,
     /// Which users and groups are shown for others.
@@ -144,18 +145,6 @@ const REFUSED: [(&str, &str); 25] = [
     ("thread_pool", "threads start as they are needed"),
 ];
 
-/// Words of `rescue=` that cannot be obeyed.
-const RESCUES: [&str; 8] = [
-    "all",
-    "ibadroots",
-    "idatacsums",
-    "ignorebadroots",
-    "ignoredatacsums",
-    "ignoremetacsums",
-    "ignoresuperflags",
-    "imetacsums",
-];
-
 /// Exists if the kernel runs SELinux.
 const SELINUX: &str = "/sys/fs/selinux";
 
@@ -175,8 +164,9 @@ impl Options {
         }
         options.server.owner_map = options.owners.map_of_mount()?;
         ensure!(
-            !options.skips_log || options.mount.read_only,
-            "without ro a log is replayed: rescue=nologreplay goes with ro"
+            !options.rescue.is_for_reading() || options.mount.read_only,
+            "rescue= goes with ro, except for usebackuproot: what it does without is needed for \
+             writing"
         );
         ensure!(
             options.server.follow.is_none() || options.mount.read_only,
@@ -208,6 +198,10 @@ impl Options {
             self.place == before.place,
             "the partition and the offset can only be set when mounting"
         );
+        ensure!(
+            self.generation == before.generation,
+            "the generation to show can only be set when mounting"
+        );
         Ok(Settings {
             open: self.open_options(),
             read_only: self.mount.read_only,
@@ -238,7 +232,8 @@ impl Options {
     pub fn serves_likewise(&self, other: &Self) -> bool {
         let served = |it: &Self| {
             let Self { compression, write_policy, discard, .. } = *it;
-            let tuned = (compression, write_policy, discard, it.commit_interval, it.degraded);
+            let shown = (it.degraded, it.generation, it.rescue);
+            let tuned = (compression, write_policy, discard, it.commit_interval, shown);
             let ServerOptions { user_subvol_rm_allowed, notreelog, writeback_cache, .. } =
                 it.server;
             (tuned, user_subvol_rm_allowed, notreelog, writeback_cache, it.mount.io_uring)
@@ -262,7 +257,8 @@ impl Options {
         let options = resync::shown(OpenOptions::new())
             .write(!self.mount.read_only)
             .degraded(self.degraded)
-            .backup_root(self.backup_root)
+            .rescue(self.rescue)
+            .generation(self.generation)
             .place(self.place)
             .compression(self.compression)
             .write_policy(self.write_policy);
@@ -344,13 +340,17 @@ impl Options {
             ("strictatime", None) => self.server.access_times = AccessTimes::Always,
             ("nodiratime", None) => self.server.nodiratime = true,
             ("diratime", None) => self.server.nodiratime = false,
-            ("nologreplay" | "norecovery", None) => self.skips_log = true,
-            ("usebackuproot" | "recovery", None) => self.backup_root = true,
-            ("rescue", Some(what)) => self.rescue(what)?,
+            ("nologreplay" | "norecovery", None) => self.rescue.no_log_replay = true,
+            ("usebackuproot" | "recovery", None) => self.rescue.use_backup_root = true,
+            ("rescue", Some(words)) => {
+                let rescue = words.parse().with_context(|| format!("mount option '{word}'"))?;
+                self.rescue = self.rescue.or(rescue);
+            }
             ("user_subvol_rm_allowed", None) => self.server.user_subvol_rm_allowed = true,
             ("discard", None | Some("sync" | "async")) => self.discard = Some(true),
             ("nodiscard", None) => self.discard = Some(false),
             ("degraded", None) => self.degraded = true,
+            ("generation", Some(text)) => self.generation = Some(number(word, text)?),
             ("device", Some(path)) => self.devices.push(path.to_owned()),
             ("key-file", Some(path)) => self.key_file = Some(path.into()),
             ("journal", Some(path)) => {
@@ -393,24 +393,6 @@ impl Options {
         }
         Ok(())
     }
-
-    /// Ways to read damaged file systems, with colons between them.
-    fn rescue(&mut self, what: &str) -> anyhow::Result<()> {
-        for one in what.split(':') {
-            match one {
-                "nologreplay" => self.skips_log = true,
-                "usebackuproot" => self.backup_root = true,
-                _ if RESCUES.contains(&one) => {
-                    bail!(
-                        "the mount option 'rescue={one}' cannot be obeyed: \
-                         larder reads sound structures only"
-                    )
-                }
-                _ => bail!("unknown mount option 'rescue={one}'"),
-            }
-        }
-        Ok(())
-    }
 }
 
 /// The number in a word.
@@ -449,9 +431,12 @@ mod tests {
         assert_eq!(options.commit_interval, Some(Duration::from_secs(5)));
         let error = |list| format!("{:#}", Options::parse([list]).unwrap_err());
         assert_eq!(error("rw,wibble=3"), "unknown mount option 'wibble=3'");
-        assert!(error("ro,rescue=all").contains("larder reads sound structures only"));
+        assert_eq!(Options::parse(["ro,rescue=all"]).unwrap().rescue, Rescue::ALL);
+        let rescue = Options::parse(["ro,rescue=ibadroots:idatacsums,norecovery"]).unwrap().rescue;
+        assert!(rescue.ignore_bad_roots && rescue.ignore_data_checksums && rescue.no_log_replay);
         assert!(error("rescue=nologreplay").contains("goes with ro"));
-        assert!(error("ro,rescue=wibble").contains("unknown mount option 'rescue=wibble'"));
+        assert!(error("rescue=all").contains("goes with ro"));
+        assert!(error("ro,rescue=wibble").contains("'wibble' is none of"));
         assert!(error("follow").contains("follow goes with ro"));
         assert!(error("ro,follow=0").contains("'follow=0'"));
         assert!(error("ro,follow=x").contains("'follow=x'"));
