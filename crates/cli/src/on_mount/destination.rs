@@ -9,12 +9,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::process;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::ensure;
 use larder::commands::{Command, Original, Timestamp};
-use larder::{FileType, NewInode};
+use larder::{FileType, NewInode, Uuid};
 use larder_copy::{
     ACCESS_ACL, Attributes, DEFAULT_ACL, Destination, Keep, NotKept, give, open_to_overwrite,
 };
@@ -55,7 +54,7 @@ pub struct OntoMount {
     made: HashMap<PathBuf, Inherited>,
     /// Directories that were there.
     existing: HashMap<PathBuf, Inherited>,
-    /// A name for a file until it replaces another.
+    /// A name for a file until it replaces another. No other user can guess it.
     temporary: OsString,
     keep: Keep,
     /// Files in the way are overwritten, and not replaced.
@@ -84,7 +83,7 @@ impl OntoMount {
             names: Names::default(),
             made: HashMap::new(),
             existing: HashMap::new(),
-            temporary: format!(".larder-new-{}", process::id()).into(),
+            temporary: format!(".larder-new-{}", Uuid::new_v4().as_simple()).into(),
             is_root: rustix::process::geteuid().is_root(),
         })
     }

@@ -13,6 +13,7 @@ mod crash;
 mod devices;
 mod documents;
 mod ending;
+mod failed_changes;
 mod following;
 mod full;
 mod handles;

@@ -106,7 +106,10 @@ fn ioctls_ask_for_the_capabilities_that_the_kernels_btrfs_asks_for() {
 }
 
 /// Runs `work` in a thread of root with these capabilities and no others.
-fn with_capabilities<T: Send>(left: CapabilitySet, work: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn with_capabilities<T: Send>(
+    left: CapabilitySet,
+    work: impl FnOnce() -> T + Send,
+) -> T {
     thread::scope(|scope| {
         let limited = scope.spawn(move || {
             let none = CapabilitySet::empty();
@@ -119,7 +122,7 @@ fn with_capabilities<T: Send>(left: CapabilitySet, work: impl FnOnce() -> T + Se
 }
 
 /// Makes changes below `directory`, and returns what the server reported.
-fn change(
+pub(crate) fn change(
     directory: &Path,
     make: impl FnOnce(&mut MountedChanges) -> io::Result<()>,
 ) -> io::Result<Vec<String>> {

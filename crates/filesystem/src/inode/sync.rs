@@ -26,7 +26,10 @@ impl Inode {
             writer.manager.commit()?;
             return Ok(());
         }
-        let Some(sequence) = live.unsynced(durable_generation) else { return Ok(()) };
+        let Some(sequence) = live.unsynced(durable_generation) else {
+            writer.logged_inodes.synced_by_commit([live.id()]);
+            return Ok(());
+        };
         let is_directory = self.file_type() == FileType::Directory;
         sync_inode(self.core(), writer, live.id(), is_directory)?;
         live.synced(sequence);

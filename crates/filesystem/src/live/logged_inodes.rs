@@ -1,6 +1,6 @@
 //! Which inodes the logs of the running transaction have, and which were synced lately.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -8,12 +8,16 @@ use parking_lot::Mutex;
 
 use crate::item::id::InodeId;
 
-/// The inodes that logs have, those that were synced in the transaction before, and those of both
-/// whose names have changed since.
+/// Of the inodes that were synced and that no log has, the latest so many are remembered.
+const MOST_SYNCED: usize = 65_536;
+
+/// The inodes that logs have, others that were synced lately, and those of both whose names have
+/// changed since.
 ///
 /// What a log says of names must be true of all its inodes at one time, or two of them could claim
 /// one name. And programs sync a file under a temporary name, rename it, and then sync others that
-/// refer to it: the next sync of any file takes the rename along, also if a commit came in between.
+/// refer to it: the next sync of any file takes the rename along, however many commits came before
+/// the sync or after it.
 #[derive(Default)]
 pub(crate) struct LoggedInodes {
     /// No thread takes a lock while there are none.
@@ -24,7 +28,7 @@ pub(crate) struct LoggedInodes {
 #[derive(Default)]
 struct Inner {
     logged: HashSet<InodeId>,
-    synced_before: HashSet<InodeId>,
+    synced: Synced,
     renamed: BTreeSet<InodeId>,
 }
 
@@ -43,7 +47,7 @@ impl LoggedInodes {
             return;
         }
         let mut inner = self.inner.lock();
-        if inner.logged.contains(&id) || inner.synced_before.contains(&id) {
+        if inner.logged.contains(&id) || inner.synced.ids.contains(&id) {
             inner.renamed.insert(id);
         }
     }
@@ -79,21 +83,39 @@ impl LoggedInodes {
     /// Notes that a commit makes all logs void. Transactions are quiesced.
     pub(crate) fn committed(&self) {
         let mut inner = self.inner.lock();
-        inner.synced_before = mem::take(&mut inner.logged);
+        let logged = mem::take(&mut inner.logged);
+        inner.synced.extend(logged);
         inner.renamed.clear();
         inner.update(&self.are_there);
     }
 
-    /// Notes that a commit has synced the inodes.
+    /// Notes that the inodes were synced and that a commit has them.
     pub(crate) fn synced_by_commit(&self, ids: impl IntoIterator<Item = InodeId>) {
         let mut inner = self.inner.lock();
-        inner.synced_before.extend(ids);
+        inner.synced.extend(ids);
         inner.update(&self.are_there);
+    }
+}
+
+/// Inodes that were synced, and the same in the order of their first sync.
+#[derive(Default)]
+struct Synced {
+    ids: HashSet<InodeId>,
+    in_order: VecDeque<InodeId>,
+}
+
+impl Synced {
+    fn extend(&mut self, ids: impl IntoIterator<Item = InodeId>) {
+        self.in_order.extend(ids.into_iter().filter(|id| self.ids.insert(*id)));
+        let too_many = self.in_order.len().saturating_sub(MOST_SYNCED);
+        for id in self.in_order.drain(..too_many) {
+            self.ids.remove(&id);
+        }
     }
 }
 
 impl Inner {
     fn update(&self, are_there: &AtomicBool) {
-        are_there.store(!self.logged.is_empty() || !self.synced_before.is_empty(), Relaxed);
+        are_there.store(!self.logged.is_empty() || !self.synced.ids.is_empty(), Relaxed);
     }
 }

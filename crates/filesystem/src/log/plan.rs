@@ -17,7 +17,7 @@
 //! - If a directory that was not empty in the last commit is gone, there is a commit. An empty one
 //!   took no inode with it that lives on.
 //! - An inode in the log is logged anew once its names have changed, and so is one that was synced
-//!   in the transaction before. An inode that is gone is removed from the log if the last commit
+//!   lately. An inode that is gone is removed from the log if the last commit
 //!   does not have it; otherwise there is a commit.
 
 use std::collections::{BTreeMap, BTreeSet};

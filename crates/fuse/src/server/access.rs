@@ -173,7 +173,8 @@ impl<'s> Caller<'s> {
         self.group() == group || self.thread.groups().contains(&group)
     }
 
-    fn owns(&self, metadata: &Metadata) -> bool {
+    /// Whether the caller is the owner: no capability stands for that.
+    pub(super) fn owns(&self, metadata: &Metadata) -> bool {
         self.owners().shown_user(metadata.uid) == Some(self.user())
     }
 

@@ -123,32 +123,57 @@ fn patterns_of_programs_need_no_commit() {
 /// is synced that refers to it. The reference must not outlive the name, whatever commits in between.
 #[test]
 fn a_name_given_after_a_sync_is_durable_with_the_next_sync() {
+    /// What makes the file durable, and how many commits come before it is renamed.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Sync {
+        Log,
+        Commit,
+        /// A commit that came before the sync.
+        CommitBefore,
+    }
     let image = KernelImage::empty(&ImageSpec::new("names"));
-    for (between, what) in ["nothing", "a commit", "the sync was a commit"].iter().enumerate() {
+    let cases = [
+        (Sync::Log, 0),
+        (Sync::Log, 1),
+        (Sync::Log, 3),
+        (Sync::Commit, 0),
+        (Sync::Commit, 1),
+        (Sync::CommitBefore, 0),
+        (Sync::CommitBefore, 2),
+    ];
+    for (sync, commits) in cases {
+        let what = format!("{sync:?}, then {commits} commits");
         let recording = Recording::new();
         let fs = open(Arc::new(recording.attach(&load(&image.devices()[0]))));
         let root = fs.subvolume("/").unwrap();
         root.create_directory("incoming", 0o755).unwrap();
         root.create_directory("objects", 0o755).unwrap();
-        let first = if between == 2 { "incoming/temporary" } else { "objects/temporary" };
+        let first = match sync {
+            Sync::Commit => "incoming/temporary",
+            Sync::Log | Sync::CommitBefore => "objects/temporary",
+        };
         let object = root.create(first, 0o644).unwrap();
-        if between == 2 {
+        if sync == Sync::Commit {
             fs.sync().unwrap();
             root.rename(first, "objects/temporary").unwrap();
         }
         object.write_at(b"content", 0).unwrap();
+        if sync == Sync::CommitBefore {
+            fs.sync().unwrap();
+        }
         let before = larder_generation(&cut(&recording));
         object.sync().unwrap();
         let is_commit = larder_generation(&cut(&recording)) != before;
-        assert_eq!(is_commit, between == 2, "{what}");
-        if between == 1 {
+        assert_eq!(is_commit, sync == Sync::Commit, "{what}");
+        for number in 0..commits {
+            root.create(format!("other-{number}"), 0o644).unwrap();
             fs.sync().unwrap();
         }
         root.rename("objects/temporary", "objects/final").unwrap();
         let reference = root.create("reference", 0o644).unwrap();
         reference.write_at(b"objects/final", 0).unwrap();
         reference.sync().unwrap();
-        let manifest = recover(&image, &cut(&recording), what);
+        let manifest = recover(&image, &cut(&recording), &what);
         let names: Vec<_> =
             manifest.entries.keys().map(|name| name.escape_ascii().to_string()).collect();
         let objects: Vec<_> = names.iter().filter(|name| name.starts_with("objects/")).collect();

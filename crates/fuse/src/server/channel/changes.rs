@@ -11,9 +11,11 @@
 //! - Memory is bounded: after [`MOST_UNTOLD`] commands all of them are applied.
 //! - What is changed is the inode that was checked, in the directory that was checked, whatever
 //!   moves meanwhile.
+//! - What follows a command that failed to make an inode, or to move one, changes nothing of what
+//!   is there instead. So no command finds an inode by a path that waits to be made.
 //! - What the client sent before it stopped or ended is applied.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
 use std::mem;
@@ -84,7 +86,7 @@ pub(super) fn change(
         kernel,
         socket,
         untold: Vec::new(),
-        failed: None,
+        failed: Failed::default(),
         made: None,
         commands: 0,
         removed: 0,
@@ -162,7 +164,8 @@ pub(super) struct Changing<'s> {
     pub(super) socket: &'s UnixStream,
     /// What the kernel was not told of.
     pub(super) untold: Vec<Untold>,
-    failed: Option<Failed>,
+    /// Commands that failed since the last one that had nothing to do with them.
+    failed: Failed,
     /// The path of the last inode that was made.
     made: Option<Vec<u8>>,
     /// Commands that were accepted.
@@ -173,12 +176,11 @@ pub(super) struct Changing<'s> {
     unwritten_bytes: usize,
 }
 
-/// A command that failed. Commands that follow and depend on it would fail for the same reason.
-struct Failed {
-    path: Vec<u8>,
-    /// Whether it would have made the inode, so that there is nothing below either.
-    makes: bool,
-}
+/// Paths of commands that failed, each with whether the command would have made the inode, so that
+/// there is nothing below either. Commands that follow and depend on them would fail for the same
+/// reason, or find what is not meant.
+#[derive(Default)]
+struct Failed(BTreeMap<Vec<u8>, bool>);
 
 /// A change that the kernel does not know of.
 pub(super) enum Untold {
@@ -254,15 +256,28 @@ impl Changing<'_> {
         applied.unwrap_or_else(|errno| self.refuse(change, errno))
     }
 
-    /// Makes a change with the ids to store.
+    /// Makes a change with the ids to store, unless it follows one that failed.
     fn stored(&mut self, change: &Change<'_>) -> io::Result<()> {
-        let path = change.path();
-        if let Some(failed) = &self.failed {
-            if failed.explains(path) {
-                return Ok(());
-            }
-            self.failed = None;
+        if self.follows_failure(change) {
+            return Ok(());
         }
+        self.failed.0.clear();
+        self.attempt(change)?;
+        self.follows_failure(change);
+        Ok(())
+    }
+
+    /// Whether a change would fail as an earlier one did. If it is a rename, nothing that follows
+    /// under the new name is about the inode there.
+    fn follows_failure(&mut self, change: &Change<'_>) -> bool {
+        let follows = self.failed.explains(change.path());
+        if let (Some(Command::Rename { to, .. }), true) = (change.command(), follows) {
+            self.failed.0.entry(to.to_vec()).or_default();
+        }
+        follows
+    }
+
+    fn attempt(&mut self, change: &Change<'_>) -> io::Result<()> {
         self.tree.changes.make_room();
         let is_own =
             !self.tree.caller.may_everything() && rights::any_owner_may(change, &mut self.tree);
@@ -271,16 +286,22 @@ impl Changing<'_> {
             self.note(change);
             return Ok(());
         }
-        if let (Some(Command::Rename { .. }), false) =
-            (change.command(), rights::is_free(&self.tree.caller))
-        {
-            // Earlier commands may make what it replaces.
+        let is_rename = matches!(change.command(), Some(Command::Rename { .. }));
+        let needs_earlier = is_rename || self.tree.changes.is_about_new(change);
+        if needs_earlier && !rights::is_free(&self.tree.caller) {
+            // Earlier commands make what it changes, or what it replaces.
             self.apply_all()?;
+            if self.follows_failure(change) {
+                return Ok(());
+            }
         }
         let mut prepared = self.prepare(change);
         if matches!(prepared, Err(Errno::NOENT)) {
             // Earlier commands may have to make it first.
             self.apply_all()?;
+            if self.follows_failure(change) {
+                return Ok(());
+            }
             prepared = self.prepare(change);
         }
         let cleared = match prepared {
@@ -302,6 +323,8 @@ impl Changing<'_> {
         let losing = cleared.inode().filter(takes_set_gid);
         if let Err(error) = self.tree.changes.apply(change, cleared.checked()) {
             self.fail(&error)?;
+            // There may be more errors, and what follows must know of all.
+            self.apply_all()?;
         }
         if losing.is_some() || matches!(change.command(), Some(Command::Chown { .. })) {
             return self.end(change, losing);
@@ -515,11 +538,15 @@ impl Changing<'_> {
 
     /// Tells the client that a change of `path` failed, unless that follows from another failure.
     /// The change `makes` the inode, or finds it.
-    pub(super) fn report(&mut self, makes: bool, path: &[u8], message: &str) -> io::Result<()> {
-        if self.failed.as_ref().is_some_and(|failed| failed.explains(path)) {
+    fn report(&mut self, makes: bool, path: &[u8], message: &str) -> io::Result<()> {
+        if self.failed.explains(path) {
             return Ok(());
         }
-        self.failed = Some(Failed { path: path.to_vec(), makes });
+        self.failed.0.insert(path.to_vec(), makes);
+        self.tell_failure(message)
+    }
+
+    pub(super) fn tell_failure(&self, message: &str) -> io::Result<()> {
         frame::write(self.socket, Kind::Event, &ReceiveNews::Failed(message.as_bytes()).body())
     }
 }
@@ -538,8 +565,9 @@ fn changed(id: u64, with_content: bool) -> Notice {
 impl Failed {
     /// Whether a command about `path` would fail for the same reason.
     fn explains(&self, path: &[u8]) -> bool {
-        let rest = path.strip_prefix(&*self.path);
-        rest.is_some_and(|rest| rest.is_empty() || self.makes && rest.starts_with(b"/"))
+        let mut slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        let is_made = |(end, _): (usize, &u8)| self.0.get(&path[..end]) == Some(&true);
+        !self.0.is_empty() && (self.0.contains_key(path) || slashes.any(is_made))
     }
 }
 

@@ -266,7 +266,7 @@ impl Removal<'_, '_> {
 
     fn report(&mut self, path: &[u8], errno: Errno) -> io::Result<()> {
         let shown = String::from_utf8_lossy(path);
-        self.changing.report(false, path, &format!("rm {shown}: {}", in_words(&errno)))
+        self.changing.tell_failure(&format!("rm {shown}: {}", in_words(&errno)))
     }
 
     /// The path of `name` in the innermost directory.

@@ -131,10 +131,13 @@ fn check_changes(caller: &Caller<'_>, command: &Command<'_>, inode: &Inode) -> O
         if caller.may_with(&inode.metadata(), capability) { Ok(()) } else { Err(Errno::PERM) }
     };
     match *command {
+        // An owner gives a file to a group of its own. CAP_FOWNER does not stand for that.
         Command::Chown { uid, gid, .. } => {
-            let stays = inode.metadata().uid == uid as u32;
-            let is_own =
-                caller.check_owner(inode).is_ok() && stays && caller.is_in_group(gid as u32);
+            let metadata = inode.metadata();
+            let keeps_owner = metadata.uid == uid as u32;
+            let keeps_group = metadata.gid == gid as u32;
+            let may_give = keeps_group || caller.is_in_group(gid as u32);
+            let is_own = caller.owns(&metadata) && keeps_owner && may_give;
             if is_own { Ok(()) } else { may_with(CapabilitySet::CHOWN) }
         }
         Command::Chmod { mode, .. } if mode & SET_GID != 0 => {

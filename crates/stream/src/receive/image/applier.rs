@@ -1,4 +1,8 @@
 //! Commands become changes of inodes.
+//!
+//! # Invariants
+//! - A command about an inode that the stream makes changes that inode or none: not the one that
+//!   has its name, if making or moving it failed or another program has put that there.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -101,7 +105,12 @@ impl Applier {
         checked: Checked,
     ) -> Result<(), CommandError> {
         if checked != Checked::Anything || !self.absorb_copy(path, original) {
+            let is_about_new = self.is_about_new(path);
+            let is_made = self.make_new();
             self.apply_all_deferred();
+            if is_about_new && !is_made {
+                return self.next_error();
+            }
             let copied = self.copy(path, original, checked);
             let (action, failed) = (Action::Copy, copied.err());
             let error = |problem| CommandError { action, path: path.to_vec(), problem };
@@ -116,8 +125,8 @@ impl Applier {
     }
 
     fn apply_or_gather(&mut self, command: &Command<'_>, checked: Checked) {
-        if self.new.as_ref().is_some_and(|new| command.path() == Some(new.path())) {
-            self.make_new();
+        if command.path().is_some_and(|path| self.is_about_new(path)) && !self.make_new() {
+            return;
         }
         if self.batch.add(command, checked, &self.names) {
             if self.batch.is_full() {
@@ -138,11 +147,19 @@ impl Applier {
         self.errors.extend(applied.err().map(|problem| CommandError::of(command, problem)));
     }
 
-    /// Creates the deferred inode.
-    fn make_new(&mut self) {
-        let make = |new: NewNode| new.make(&mut self.names, &self.goes_on.0);
-        let made = self.new.take().map_or(Ok(()), make);
-        self.errors.extend(made.err());
+    /// Whether `path` is that of the deferred inode, or below.
+    pub(super) fn is_about_new(&self, path: &[u8]) -> bool {
+        let below = |new: &NewNode| path.strip_prefix(new.path());
+        self.new.as_ref().and_then(below).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+    }
+
+    /// Creates the deferred inode. Returns false if there was one and that failed.
+    fn make_new(&mut self) -> bool {
+        let mut make = |new: NewNode| new.make(&mut self.names, &self.goes_on.0);
+        let failed = self.new.take().and_then(|new| make(new).err());
+        let is_made = failed.is_none();
+        self.errors.extend(failed);
+        is_made
     }
 
     /// Applies all deferred commands. A directory's times are set after the changes in it.
@@ -196,10 +213,18 @@ impl Applier {
     fn rename(&mut self, path: &[u8], to: &[u8], checked: Checked) -> Result<(), CommandProblem> {
         let (from, name) = self.names.parent_and_name(path)?;
         let (directory, new_name) = self.names.parent_and_name(to)?;
+        let known = self.names.last_at(path);
         self.names.forget(path);
         self.names.forget(to);
-        let may = |moved: &Inode, replaced: Option<&Inode>| checked.check_names(moved, replaced);
-        from.rename_child_if(name, &directory, new_name, RenameMode::Replace, may)
+        let may = |moved: &Inode, replaced: Option<&Inode>| {
+            let is_it = known.as_ref().is_none_or(|known| known == moved);
+            if is_it { checked.check_names(moved, replaced) } else { Err(CommandProblem::Replaced) }
+        };
+        from.rename_child_if(name, &directory, new_name, RenameMode::Replace, may)?;
+        if let Some(known) = known {
+            self.names.note(to, known);
+        }
+        Ok(())
     }
 }
 

@@ -75,6 +75,12 @@ impl Changes {
         self.applier.names.parent_and_name_through(path, enters)
     }
 
+    /// Whether a change concerns the inode that earlier changes make and that does not exist yet.
+    /// What has its name meanwhile is another.
+    pub fn is_about_new(&self, change: &Change<'_>) -> bool {
+        self.applier.is_about_new(change.path())
+    }
+
     /// Applies a change if it concerns an inode that earlier changes make and that nothing else can
     /// know: the change completes it before it has a name. Returns whether it was applied.
     pub fn complete_new(&mut self, change: &Change<'_>) -> bool {
