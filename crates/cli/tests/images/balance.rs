@@ -89,7 +89,7 @@ fn what_is_asked_for_wrongly_is_refused() {
     let path = image.display();
     for (options, reason) in [
         ("-dusage=101", "percentage"),
-        ("-dconvert=raid1", "unable to start balance with target data profile RAID1"),
+        ("-dconvert=raid1", "unable to start balance with target data profile raid1"),
         ("-mconvert=single", "less safe"),
         ("-dsoft", "only if changing profiles"),
         ("-s", "Refusing to explicitly operate on system chunks."),
