@@ -53,13 +53,6 @@ impl Space {
         }
     }
 
-    /// Whether its content, reservations and what must not fail have space in the other groups and in
-    /// chunks that could be made.
-    pub(crate) fn can_do_without_leaving(&self, group: &Group) -> bool {
-        let usage = self.account_of(group.flags()).usage();
-        usage.spoken_for() + group.used() + usage.global_reserve <= usage.total + usage.unallocated
-    }
-
     /// Whether there is another group for the same purpose.
     pub(crate) fn has_other_group(&self, group: &Arc<Group>) -> bool {
         let types = |group: &Group| group.flags() & !BlockGroupFlags::PROFILES;

@@ -149,13 +149,8 @@ impl LeavingGroup<'_> {
         if kind == SpaceKind::Data && !group.holds(SpaceKind::Metadata) {
             return Ok(());
         }
-        if !space.can_do_without_leaving(group) {
-            manager.commit()?;
-        }
-        if space.can_do_without_leaving(group) {
-            return Ok(());
-        }
-        Err(Error::NoSpace { kind, len_bytes: used })
+        // Its content fits elsewhere, with what others were promised.
+        manager.reserve(SpaceKind::Metadata, used, Priority::Normal).map(drop)
     }
 
     /// Blocks that are copied because data moves give back as much as the copies take. What moves
