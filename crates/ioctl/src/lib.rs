@@ -12,8 +12,9 @@
 //! - A request that fits goes to both file systems alike.
 //! - A request with pointers (snapshots, searches with their own buffer, space, paths of inodes,
 //!   files of addresses), one with a number in place of a pointer (pausing a balance), or one that
-//!   the kernel keeps to itself (extents of files), goes to a Larder mount in an [envelope](abi::Envelope): a request of Larder's own. It comes through an open file,
-//!   from any user, and the server checks the caller's permissions.
+//!   the kernel keeps to itself (extents of files), goes to a Larder mount in an
+//!   [envelope](abi::Envelope): a request of Larder's own. It comes through an open file, from any
+//!   user, and the server checks the caller's permissions.
 //! - A stream needs more than one message and one answer, and takes hours. It goes over a
 //!   [`channel`]: ioctls return the abstract name of a socket and a [token](channel::Token) for this
 //!   inode, and over the socket go frames of at most 1 MiB. A channel is only for root and the user

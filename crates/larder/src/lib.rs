@@ -49,7 +49,7 @@
 //! - [`Subvolume::scan_parts`] visits every inode, with several threads.
 //! - [`Filesystem::keep_state`] keeps a commit readable while the file system goes on changing.
 //! - [`Filesystem::scrub`] verifies every copy on every device and repairs bad ones, as a [`Job`].
-//! - [`Filesystem::balance`] moves block groups together or to other profiles; what is shared stays so.
+//! - [`Filesystem::balance`] moves block groups together, or to other profiles.
 //! - [`accounting::Accounting::of`] says where the space went, by path, snapshot and compression.
 //! - [`Error::kind`] says what an error means; its text names the path, device or item.
 //!

@@ -89,7 +89,7 @@ fn what_is_asked_for_wrongly_is_refused() {
     let path = image.display();
     for (options, reason) in [
         ("-dusage=101", "percentage"),
-        ("-dconvert=raid1", "unable to start balance with target data profile RAID1"),
+        ("-dconvert=raid1", "unable to start balance with target data profile raid1"),
         ("-mconvert=single", "less safe"),
         ("-dsoft", "only if changing profiles"),
         ("-s", "Refusing to explicitly operate on system chunks."),
@@ -124,10 +124,11 @@ fn each_goes_on_with_what_the_other_began() {
         is_paused = btrfs(&["balance", "pause"], mount.path()).is_ok();
     }
     drop(mount);
-    let output = larder(format!("balance status {path}").split(' '));
+    let output = larder(format!("balance status -v {path}").split(' '));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1));
     assert!(said.starts_with(&format!("Balance on '{path}' is paused\n")), "{said}");
+    assert!(said.contains("  DATA (flags 0x0): balancing\n"), "{said}");
     let refused = fail(&format!("filesystem resize 1500M {path}"));
     assert!(refused.contains("a balance was begun"), "{refused}");
     let refused = fail(&format!("balance start -dusage=5 {path}"));

@@ -137,8 +137,8 @@ impl Core {
         &self.balances
     }
 
-    /// Calls `read`, which searches for content and then reads it: again if content moved meanwhile,
-    /// since other content may have come to where it was.
+    /// Calls `read`, which searches for content and then reads it: again if content moved
+    /// meanwhile, since other content may have come to where it was.
     pub(crate) fn while_content_stays<T>(&self, mut read: impl FnMut() -> T) -> T {
         let moves = || self.writer.as_ref().map_or(0, |writer| writer.moves.load(Acquire));
         loop {

@@ -160,8 +160,8 @@ pub enum Error {
     Excluded(#[from] larder_jobs::Excluded),
     /// A balance has not ended, so that other work on devices cannot begin (`EBUSY`).
     #[error(
-        "a balance was begun and has not ended: 'larder balance resume' goes on with it, and 'larder \
-         balance cancel' ends it"
+        "a balance was begun and has not ended: 'larder balance resume' goes on with it, and \
+         'larder balance cancel' ends it"
     )]
     PausedBalance,
     /// Subvolumes share their trees in more ways than fit into memory.

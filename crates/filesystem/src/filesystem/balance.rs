@@ -1,4 +1,5 @@
-//! Balancing: block groups are emptied, so that their room is free for others, or get other profiles.
+//! Balancing: block groups are emptied, so that their room is free for others, or get other
+//! profiles.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -56,17 +57,16 @@ pub enum BalanceState {
 }
 
 impl Filesystem {
-    /// Balances: moves what the filters of `wanted` let pass, which is a structure of the format. What
-    /// snapshots and reflinks share stays shared. It is a [job](crate::Jobs). Other threads may use
-    /// the file system meanwhile. Calls `tell` in this thread with the progress.
+    /// Balances: moves what the filters of `wanted` let pass, which is a structure of the format.
+    /// What snapshots and reflinks share stays shared. It is a [job](crate::Jobs). Other threads
+    /// may use the file system meanwhile. Calls `tell` in this thread with the progress.
     ///
     /// The file system remembers a balance until it has ended: after a crash it can be
     /// [resumed](Self::resume_balance), by the kernel too.
     ///
     /// # Errors
     /// With [`InUse`](crate::ErrorKind::InUse) if another balance has not ended, or other work on
-    /// devices goes on. With [`NoSpace`](crate::ErrorKind::NoSpace) before anything moves if there is
-    /// no room at all; a block group that finds no room later stays, and
+    /// devices goes on. A block group that finds no room stays, and
     /// [counts](Balanced::without_room).
     pub fn balance(
         &self,
@@ -80,8 +80,8 @@ impl Filesystem {
         self.run_balance(wanted, tell)
     }
 
-    /// Goes on with a balance that was paused or interrupted, also one of the kernel. `None` if there
-    /// is none.
+    /// Goes on with a balance that was paused or interrupted, also one of the kernel. `None` if
+    /// there is none.
     ///
     /// # Errors
     /// As [`balance`](Self::balance).

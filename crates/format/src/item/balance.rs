@@ -34,7 +34,7 @@ pub mod balance_filter {
     pub const USAGE_RANGE: u64 = 1 << 10;
 }
 
-/// The bit for [`Profile::Single`](crate::Profile::Single) in filters, which has none in block groups.
+/// The bit for [`Profile::Single`](crate::Profile::Single) in filters. In block groups it has none.
 pub const BALANCE_SINGLE: u64 = 1 << 48;
 /// A block group that a resumed balance has filled is at least so full, in percent.
 const RESUMED_USAGE: u64 = 90;

@@ -110,8 +110,8 @@ pub const SCRUB_CANCEL: Opcode = opcode::none(MAGIC, 28);
 pub const SCRUB_PROGRESS: Opcode = opcode::read_write::<ScrubArgs>(MAGIC, 29);
 /// `BTRFS_IOC_BALANCE_V2`.
 pub const BALANCE_V2: Opcode = opcode::read_write::<BalanceArgs>(MAGIC, 32);
-/// `BTRFS_IOC_BALANCE_CTL`. The kernel takes the number itself in place of a pointer to it. FUSE does
-/// not pass that on, so that it comes in an [`Envelope`], which has the number.
+/// `BTRFS_IOC_BALANCE_CTL`. The kernel takes the number itself in place of a pointer to it. FUSE
+/// does not pass that on, so that it comes in an [`Envelope`], which has the number.
 pub const BALANCE_CTL: Opcode = opcode::write::<i32>(MAGIC, 33);
 /// `BTRFS_IOC_BALANCE_PROGRESS`.
 pub const BALANCE_PROGRESS: Opcode = opcode::read::<BalanceArgs>(MAGIC, 34);

@@ -203,8 +203,8 @@ impl<'m> Backrefs<'m> {
         Ok(false)
     }
 
-    /// From where the tree block `block` is referred to by this referrer; `None` if the referrer does
-    /// not have it.
+    /// From where the tree block `block` is referred to by this referrer; `None` if the referrer
+    /// does not have it.
     pub(crate) fn parent(&self, block: &Block, referrer: Referrer) -> Result<Option<Parent>> {
         match referrer {
             Referrer::Tree { root } => {

@@ -48,8 +48,8 @@ impl TransactionManager {
         self.commit_with(logs, |_| Ok(()))
     }
 
-    /// The same, with changes that are made when all others are in the trees. An error of them makes
-    /// the file system read-only.
+    /// The same, with changes that are made when all others are in the trees. An error of them
+    /// makes the file system read-only.
     pub(super) fn commit_with(
         &self,
         logs: &mut Logs,

@@ -158,8 +158,8 @@ impl Trees {
         Ok(tree)
     }
 
-    /// Makes a subvolume begin where its root block has moved to. Nothing in it has changed, so that
-    /// its times stay.
+    /// Makes a subvolume begin where its root block has moved to. Nothing in it has changed, so
+    /// that its times stay.
     pub(super) fn move_root(&self, _: &Exclusive<'_>, root: TreeRoot) -> Result<()> {
         let key = Key::new(root.tree, ItemType::ROOT_ITEM, 0);
         let missing = || Error::MissingItem { tree: ROOT_TREE, key };

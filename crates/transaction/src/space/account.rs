@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use larder_locks::RankedMutex;
 use larder_locks::rank::MAY_USE;
 
-use super::leaving::Leaving;
+use super::withdrawn::Withdrawn;
 
 /// The space of a kind, and its uses. All numbers are bytes of logical address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(super) struct Account {
     pub(super) unusable: Count,
     pub(super) global_reserve: Count,
     pub(super) unallocated: Count,
-    pub(super) leaving: Leaving,
+    pub(super) withdrawn: Withdrawn,
     /// Locked while a thread decides about a reservation, so that no two get the same space.
     pub(super) may_use: RankedMutex<u64, MAY_USE>,
 }
@@ -67,7 +67,7 @@ impl Account {
             used: self.used.get(),
             reserved: self.reserved.get(),
             pinned: self.pinned.get(),
-            unusable: self.unusable.get() + self.leaving.free_bytes(),
+            unusable: self.unusable.get() + self.withdrawn.free_bytes(),
             may_use,
             global_reserve: self.global_reserve.get(),
             unallocated: self.unallocated.get(),

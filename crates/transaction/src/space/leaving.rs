@@ -3,43 +3,30 @@
 //! # Invariants
 //! - Nothing is allocated in a group that leaves. Its free space counts as unusable, so that no
 //!   caller is promised any of it.
-//! - A group that leaves is removed by the next commit that finds nothing of it in use, unless it is
-//!   the last for its kind.
+//! - A group that leaves is removed by the next commit that finds nothing of it in use, unless it
+//!   is the last for its kind.
 
 use std::sync::Arc;
 
 use larder_format::BlockGroupFlags;
-use parking_lot::RwLock;
 
+use super::withdrawn::Part;
 use super::{Group, GroupState, Space, SpaceKind};
 use crate::error::{Error, Result};
 
-/// The groups of an account that leave.
-#[derive(Debug, Default)]
-pub(super) struct Leaving(RwLock<Vec<Arc<Group>>>);
-
-impl Leaving {
-    /// Bytes of them that are neither in use nor unusable anyway.
-    pub(super) fn free_bytes(&self) -> u64 {
-        self.0.read().iter().map(|group| group.free_bytes()).sum()
-    }
-
-    fn add(&self, group: &Arc<Group>) {
-        self.0.write().push(group.clone());
-    }
-
-    pub(super) fn remove(&self, group: &Arc<Group>) {
-        self.0.write().retain(|other| !Arc::ptr_eq(other, group));
+impl Part for Group {
+    fn free_bytes(&self) -> u64 {
+        Self::free_bytes(self)
     }
 }
 
 impl Space {
-    /// Allocates nothing in a group from now on. Returns whether it did before. The caller edits the
-    /// bookkeeping trees, so that the group has items.
+    /// Allocates nothing in a group from now on. Returns whether it did before. The caller edits
+    /// the bookkeeping trees, so that the group has items.
     pub(crate) fn begin_leaving(&self, group: &Arc<Group>) -> bool {
         let is_begun = group.change_state(GroupState::Open, GroupState::Leaving);
         if is_begun {
-            self.account_of(group.flags()).leaving.add(group);
+            self.account_of(group.flags()).withdrawn.add(group.clone());
             self.update_reserve();
         }
         is_begun
@@ -48,16 +35,15 @@ impl Space {
     /// Allocates in a group again that was to leave, if it is still there.
     pub(crate) fn end_leaving(&self, group: &Arc<Group>) {
         if group.change_state(GroupState::Leaving, GroupState::Open) {
-            self.account_of(group.flags()).leaving.remove(group);
+            self.stop_withdrawing(group);
             self.update_reserve();
         }
     }
 
-    /// Whether reservations and what must not fail have space in the other groups and in chunks that
-    /// could be made.
-    pub(crate) fn can_do_without_leaving(&self, group: &Group) -> bool {
-        let usage = self.account_of(group.flags()).usage();
-        usage.spoken_for() + usage.global_reserve <= usage.total + usage.unallocated
+    /// The group is gone, or in use again.
+    pub(super) fn stop_withdrawing(&self, group: &Arc<Group>) {
+        let part: Arc<dyn Part> = group.clone();
+        self.account_of(group.flags()).withdrawn.remove(&part);
     }
 
     /// Whether there is another group for the same purpose.

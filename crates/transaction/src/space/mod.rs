@@ -24,6 +24,7 @@ mod reserve;
 mod state;
 #[cfg(test)]
 mod tests;
+mod withdrawn;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -368,8 +369,8 @@ impl Space {
     }
 
     /// Returns the open groups that are empty, except the last of each type and profile, and those
-    /// that leave, except the last of each type; nothing is allocated from them any more. The caller
-    /// removes them from the trees and then calls [`remove`](Self::remove).
+    /// that leave, except the last of each type; nothing is allocated from them any more. The
+    /// caller removes them from the trees and then calls [`remove`](Self::remove).
     pub fn take_empty_groups(&self) -> Vec<Arc<Group>> {
         if !self.may_have_empty_groups.swap(false, Relaxed) {
             return Vec::new();
@@ -421,7 +422,7 @@ impl Space {
         let account = self.account_of(group.flags());
         account.total.sub(group.len_bytes());
         account.unusable.sub(group.unusable_bytes());
-        account.leaving.remove(group);
+        self.stop_withdrawing(group);
         self.groups.write().remove(&group.start().0);
         self.update_profiles();
         self.changes.lock().dirty.remove(&group.start().0);

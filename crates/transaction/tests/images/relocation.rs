@@ -1,6 +1,6 @@
 //! Block groups that are emptied: every file has the content that it had, what was shared stays
-//! shared, both checkers find nothing, and the kernel goes on from there. So it is after a power cut
-//! at any point.
+//! shared, both checkers find nothing, and the kernel goes on from there. So it is after a power
+//! cut at any point.
 
 use std::sync::Arc;
 

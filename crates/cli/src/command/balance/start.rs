@@ -39,8 +39,8 @@ const NOTHING_TO_RESUME: u8 = 2;
 /// Move block groups, so that their room is free for others, or to other profiles
 ///
 /// What is in a block group moves to others, and the group goes. What snapshots and reflinks share
-/// stays shared. With -d, -m or -s only block groups of data, metadata, or of the chunk tree move: those
-/// that all filters let pass. Without any of them, all block groups do.
+/// stays shared. With -d, -m or -s only block groups of data, metadata, or of the chunk tree move:
+/// those that all filters let pass. Without any of them, all block groups do.
 ///
 /// Filters, with commas between them:
 ///   usage=PERCENT or FROM..TO   those that are less full than that
@@ -51,8 +51,8 @@ const NOTHING_TO_RESUME: u8 = 2;
 ///   stripes=FROM..TO            those of so many stripes
 ///   convert=PROFILE, soft       to another profile; soft: only those that do not have it
 ///
-/// A balance can be paused and resumed, and outlives a crash: larder and the kernel go on with what the
-/// other began. On an image Ctrl-C pauses it.
+/// A balance can be paused and resumed, and outlives a crash: larder and the kernel go on with what
+/// the other began. On an image Ctrl-C pauses it.
 ///
 /// Examples:
 ///   larder balance start -dusage=50 disk.img
@@ -61,13 +61,16 @@ const NOTHING_TO_RESUME: u8 = 2;
 #[command(verbatim_doc_comment)]
 pub struct Start {
     /// Move block groups of data
-    #[arg(short, value_name = "FILTERS", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    #[arg(short, value_name = "FILTERS", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "")]
     data: Option<String>,
     /// Move block groups of metadata, and those of the chunk tree alike
-    #[arg(short, value_name = "FILTERS", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    #[arg(short, value_name = "FILTERS", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "")]
     metadata: Option<String>,
     /// Move block groups of the chunk tree (with -f)
-    #[arg(short, value_name = "FILTERS", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    #[arg(short, value_name = "FILTERS", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "")]
     system: Option<String>,
     /// Make metadata less safe, if a conversion does
     #[arg(short, long)]
@@ -78,13 +81,16 @@ pub struct Start {
     /// Tell what would move and become free, and move nothing
     #[arg(long)]
     dry_run: bool,
+    /// Show what it moves
+    #[arg(short, long)]
+    verbose: bool,
     /// Go on in the background
     #[arg(long, visible_alias = "bg")]
     background: bool,
     #[command(flatten)]
     source: Source,
-    /// An image, which must not be mounted; or a directory of a mounted file system, of larder or of
-    /// the kernel
+    /// An image, which must not be mounted; or a directory of a mounted file system, of larder or
+    /// of the kernel
     #[arg(value_name = "IMAGE or PATH")]
     path: OsString,
 }
@@ -118,7 +124,7 @@ impl Start {
         if self.dry_run {
             return self.tell_plan(global, &item).with_context(named);
         }
-        if global.verbosity() > Verbosity::Default {
+        if self.verbose || global.verbosity() > Verbosity::Default {
             write_filters(&mut stdout(), &item, 0)?;
         }
         let is_everything = self.data.is_none() && self.metadata.is_none() && self.system.is_none();
@@ -245,8 +251,8 @@ impl Resume {
     }
 }
 
-/// Bytes of logical address space that become unallocated: the groups that go, less new ones for what
-/// does not fit into those that stay.
+/// Bytes of logical address space that become unallocated: the groups that go, less new ones for
+/// what does not fit into those that stay.
 fn freed_bytes(filesystem: &Filesystem, chosen: &[ChosenGroup]) -> anyhow::Result<u64> {
     let mut free: BTreeMap<&str, u64> = BTreeMap::new();
     for space in filesystem.space()? {

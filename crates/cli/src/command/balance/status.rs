@@ -35,6 +35,9 @@ const FAILED: u8 = 2;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Status {
+    /// Show what it moves
+    #[arg(short, long)]
+    verbose: bool,
     #[command(flatten)]
     source: Source,
     /// A directory of a mounted file system, of larder or of the kernel, or an image
@@ -98,7 +101,7 @@ impl Status {
             "{completed} out of about {expected} chunks balanced ({considered} considered), \
              {left:3.0}% left"
         )?;
-        if global.verbosity() > Verbosity::Default {
+        if self.verbose || global.verbosity() > Verbosity::Default {
             write_filters(&mut out, &run.item, BalanceArgs::of(&run).state)?;
         }
         Ok(ExitCode::from(THERE_IS_ONE))

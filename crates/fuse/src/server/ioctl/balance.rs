@@ -1,8 +1,8 @@
 //! Balancing.
 //!
 //! # Invariants
-//! - A balance ends with its caller: when that gets a signal or is killed, it is cancelled. What has
-//!   moved stays where it is.
+//! - A balance ends with its caller: when that gets a signal or is killed, it is cancelled. What
+//!   has moved stays where it is.
 //! - How far it came goes with the error of a balance that ended early.
 
 use larder::{BalanceEnd, BalanceState, BalanceStatus, ErrorKind, JobKind, balance_flags};

@@ -3,8 +3,8 @@
 //! # Invariants
 //! - The item in the root tree is there from before the first group moves until the balance has
 //!   ended or was cancelled: whoever opens the file system after a crash goes on with it.
-//! - Each group is a step of its own, and each leaves a sound file system. A group that finds no room
-//!   stays, and the next one has its turn.
+//! - Each group is a step of its own, and each leaves a sound file system. A group that finds no
+//!   room stays, and the next one has its turn.
 //! - No other work on devices goes on meanwhile.
 
 mod filters;

@@ -24,8 +24,6 @@ const BATCH_EXTENTS: usize = 1024;
 const MANY_BLOCKS: usize = 4096;
 /// Commits that find nothing to move although the group is in use.
 const MOST_WAITS: usize = 16;
-/// A group gives back as much as it takes.
-const PRIORITY: Priority = Priority::Freeing;
 
 /// What emptying a block group did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,7 +130,7 @@ impl LeavingGroup<'_> {
             advance(before - self.bytes_left())?;
             if let Outcome::NoRoom(len_bytes) = outcome {
                 self.room = None;
-                let room = self.manager.reserve(SpaceKind::Metadata, len_bytes, PRIORITY)?;
+                let room = self.manager.reserve(SpaceKind::Metadata, len_bytes, self.priority())?;
                 self.room = Some(room);
             }
         }
@@ -151,13 +149,16 @@ impl LeavingGroup<'_> {
         if kind == SpaceKind::Data && !group.holds(SpaceKind::Metadata) {
             return Ok(());
         }
-        if !space.can_do_without_leaving(group) {
-            manager.commit()?;
-        }
-        if space.can_do_without_leaving(group) {
-            return Ok(());
-        }
-        Err(Error::NoSpace { kind, len_bytes: used })
+        // Its content fits elsewhere, with what others were promised.
+        manager.reserve(SpaceKind::Metadata, used, Priority::Normal).map(drop)
+    }
+
+    /// Blocks that are copied because data moves give back as much as the copies take. What moves
+    /// out of a group for metadata does so only when the group goes, which a reader may delay.
+    fn priority(&self) -> Priority {
+        let takes_more =
+            self.group.holds(SpaceKind::Metadata) || self.group.holds(SpaceKind::System);
+        if takes_more { Priority::Normal } else { Priority::Freeing }
     }
 
     fn is_empty(&self) -> bool {
@@ -250,8 +251,8 @@ impl LeavingGroup<'_> {
             let needed = self.room_for(&plan);
             let held = self.room.as_ref().map_or(0, Reservation::len_bytes);
             let space = manager.space();
-            let more =
-                space.try_reserve(SpaceKind::Metadata, needed.saturating_sub(held), PRIORITY);
+            let len_bytes = needed.saturating_sub(held);
+            let more = space.try_reserve(SpaceKind::Metadata, len_bytes, self.priority());
             let room = match more {
                 Ok(room) => room,
                 Err(Error::NoSpace { .. }) if count > 1 => {
