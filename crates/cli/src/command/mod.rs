@@ -31,6 +31,7 @@ mod receive;
 mod reflink;
 mod report;
 mod rescue;
+mod restore;
 mod rm;
 mod scrub;
 mod send;
@@ -126,6 +127,7 @@ enum Command {
     Report(report::Report),
     #[command(subcommand)]
     Rescue(rescue::Rescue),
+    Restore(Box<restore::Restore>),
     Rm(rm::Rm),
     #[command(subcommand)]
     Scrub(scrub::Scrub),
@@ -210,6 +212,7 @@ impl Command {
             Self::Reflink(command) => command.run(),
             Self::Report(command) => command.run(global),
             Self::Rescue(command) => command.run(global),
+            Self::Restore(command) => command.run(global),
             Self::Send(command) => command.run(global),
             Self::Scrub(command) => command.run(global),
             Self::Setfattr(command) => command.run(),

@@ -41,6 +41,7 @@ const REASONS: &[(&str, &[&str])] = &[
             "objects verify",
             "property set",
             "reflink",
+            "restore",
             "rm",
             "scrub cancel",
             "setfattr",
