@@ -139,6 +139,13 @@ impl Source {
         self.open_with(image, self.degraded)
     }
 
+    /// Opens the file system on `image` however damaged it is, for reading.
+    pub fn open_for_rescue(&self, image: &Path) -> anyhow::Result<Filesystem> {
+        let rescue = self.rescue.or(Some(Rescue::ALL));
+        let devices = self.devices.clone();
+        Self { devices, degraded: true, rescue, place: self.place }.open(image)
+    }
+
     /// Opens the file system on `image` to learn which one it is, and its devices: that stays the
     /// same while others write.
     pub fn identify(&self, image: &Path) -> anyhow::Result<Filesystem> {

@@ -1,9 +1,10 @@
 //! Writing a tree of files from an image to a destination.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
-use larder_filesystem::{FileType, Inode, NewInode};
+use anyhow::{Context, bail, ensure};
+use larder_filesystem::{File, FileType, Inode, NewInode};
 
 use crate::course::Course;
 use crate::destination::{Attributes, Destination};
@@ -19,6 +20,39 @@ pub struct Extract<'a> {
     keep: Keep,
     buffer: Vec<u8>,
     course: Course<'a>,
+    salvages: bool,
+    chooses: Box<dyn FnMut(&Path) -> bool + 'a>,
+    /// Names of hard links that were not chosen, and the first one that was.
+    left_out: HashMap<PathBuf, Option<PathBuf>>,
+}
+
+/// A piece that is read by itself where a larger one cannot be read.
+const PIECE_BYTES: usize = 4096;
+
+/// Parts of a file that could not be read.
+#[derive(Debug, Default)]
+struct Lost {
+    bytes: u64,
+    first: Option<(u64, larder_filesystem::Error)>,
+    /// Why extents are unknown.
+    extents: Option<larder_filesystem::Error>,
+}
+
+impl Lost {
+    fn note(&mut self, offset: u64, bytes: usize, error: larder_filesystem::Error) {
+        self.bytes += bytes as u64;
+        self.first.get_or_insert((offset, error));
+    }
+
+    /// The failure, if anything is lost.
+    fn into_result(self) -> anyhow::Result<()> {
+        let Self { bytes, first, extents } = self;
+        if let Some(error) = extents {
+            return Err(error).context("part of it is lost: not all of its extents are known");
+        }
+        let Some((offset, error)) = first else { return Ok(()) };
+        Err(error).with_context(|| format!("{bytes} bytes are lost, the first at {offset}"))
+    }
 }
 
 impl<'a> Extract<'a> {
@@ -29,7 +63,24 @@ impl<'a> Extract<'a> {
         keep: Keep,
         course: Course<'a>,
     ) -> Self {
-        Self { destination, target, keep, buffer: vec![0; BUFFER_BYTES], course }
+        let buffer = vec![0; BUFFER_BYTES];
+        let chooses = Box::new(|_: &Path| true);
+        let (salvages, left_out) = Default::default();
+        Self { destination, target, keep, buffer, course, salvages, chooses, left_out }
+    }
+
+    /// Copies files of which not everything can be read: what is lost is a hole in the copy, and a
+    /// failure all the same.
+    #[must_use]
+    pub fn salvaging(self) -> Self {
+        Self { salvages: true, ..self }
+    }
+
+    /// Copies only what `chooses` wants, a path from the start; nothing below a directory that it
+    /// does not want.
+    #[must_use]
+    pub fn choosing(self, chooses: impl FnMut(&Path) -> bool + 'a) -> Self {
+        Self { chooses: Box::new(chooses), ..self }
     }
 
     /// Copies `start` and what is below. Users call it `shown`.
@@ -53,7 +104,8 @@ impl<'a> Extract<'a> {
         below(&self.target, path)
     }
 
-    fn file(&mut self, target: &Path, inode: &Inode, mode: u32) -> anyhow::Result<()> {
+    /// Copies a file without its attributes. Returns what is lost of it.
+    fn file(&mut self, target: &Path, inode: &Inode, mode: u32) -> anyhow::Result<Lost> {
         if !self.destination.overwrite_file(target, self.keep)? {
             self.destination.make_file(target, &self.keep.new_inode(mode, 0o600))?;
         }
@@ -65,38 +117,82 @@ impl<'a> Extract<'a> {
     }
 
     /// Copies the data of a file; holes stay holes.
-    fn content(&mut self, target: &Path, inode: &Inode) -> anyhow::Result<()> {
+    fn content(&mut self, target: &Path, inode: &Inode) -> anyhow::Result<Lost> {
         let file = inode.clone().into_file()?;
+        let (ranges, extents) = match file.data_ranges() {
+            Err(_) if self.salvages => file.data_ranges_left(),
+            ranges => (ranges?, None),
+        };
+        let mut lost = Lost { extents, ..Lost::default() };
         let mut written_to = 0;
-        for range in file.data_ranges()? {
+        for range in ranges {
             let mut offset = range.start;
             while offset < range.end {
                 let want = (range.end - offset).min(BUFFER_BYTES as u64) as usize;
-                let len = file.read_at(&mut self.buffer[..want], offset)?;
-                if len == 0 {
-                    bail!("the file ends at {offset}, before its size");
-                }
-                self.destination.write(target, &self.buffer[..len], offset)?;
+                let len = self.piece(&file, target, offset, want, &mut lost)?;
                 offset += len as u64;
                 self.course.advance(len as u64)?;
             }
             written_to = range.end;
         }
         let len_bytes = file.len_bytes();
-        if written_to == len_bytes { Ok(()) } else { self.destination.set_len(target, len_bytes) }
+        if written_to != len_bytes || lost.first.is_some() {
+            self.destination.set_len(target, len_bytes)?;
+        }
+        Ok(lost)
+    }
+
+    /// Copies up to `want` bytes at `offset`. Returns how many are done with.
+    fn piece(
+        &mut self,
+        file: &File,
+        target: &Path,
+        offset: u64,
+        want: usize,
+        lost: &mut Lost,
+    ) -> anyhow::Result<usize> {
+        let len = match file.read_at(&mut self.buffer[..want], offset) {
+            Err(_) if self.salvages && want > PIECE_BYTES => {
+                let mut done = 0;
+                while done < want {
+                    let piece = PIECE_BYTES.min(want - done);
+                    done += self.piece(file, target, offset + done as u64, piece, lost)?;
+                }
+                return Ok(done);
+            }
+            Err(error) if self.salvages => {
+                lost.note(offset, want, error);
+                return Ok(want);
+            }
+            read => read?,
+        };
+        if len == 0 {
+            bail!("the file ends at {offset}, before its size");
+        }
+        self.destination.write(target, &self.buffer[..len], offset)?;
+        Ok(len)
     }
 
     fn finish(&mut self, target: &Path, inode: &Inode) -> anyhow::Result<()> {
         if self.keep != Keep::Everything {
             return Ok(());
         }
-        self.course.finish(self.destination, target, attributes_of(inode)?)
+        let (attributes, lost) = attributes_of(inode);
+        let lost = match lost {
+            Some(error) if !self.salvages => return Err(error.into()),
+            lost => lost,
+        };
+        self.course.finish(self.destination, target, attributes)?;
+        lost.map_or(Ok(()), |error| Err(error).context("an extended attribute is lost"))
     }
 }
 
 impl Visitor for Extract<'_> {
     fn enter(&mut self, node: &Visited<'_>) -> anyhow::Result<bool> {
         self.course.check()?;
+        if !(self.chooses)(node.path) {
+            return Ok(false);
+        }
         let new = self.keep.new_inode(node.inode.metadata().mode, 0o700);
         self.destination.make_directory(&self.target_of(node.path), &new)?;
         self.course.count();
@@ -105,13 +201,21 @@ impl Visitor for Extract<'_> {
 
     fn visit(&mut self, node: &Visited<'_>) -> anyhow::Result<()> {
         self.course.check()?;
+        if !(self.chooses)(node.path) {
+            if node.met_as.is_none() && node.inode.metadata().nlink > 1 {
+                self.left_out.insert(node.path.to_owned(), None);
+            }
+            return Ok(());
+        }
         self.visit_one(node)?;
         self.course.count();
         Ok(())
     }
 
     fn leave(&mut self, node: &Visited<'_>) -> anyhow::Result<()> {
-        self.finish(&self.target_of(node.path), node.inode)
+        self.finish(&self.target_of(node.path), node.inode)?;
+        ensure!(!node.inode.is_lost(), "its owner, mode and times are lost");
+        Ok(())
     }
 }
 
@@ -119,11 +223,18 @@ impl Extract<'_> {
     fn visit_one(&mut self, node: &Visited<'_>) -> anyhow::Result<()> {
         let target = self.target_of(node.path);
         if let (Keep::Everything, Some(met_as)) = (self.keep, node.met_as) {
-            return self.destination.link(&target, &self.target_of(met_as));
+            let original = match self.left_out.get_mut(met_as) {
+                None => Some(met_as.to_owned()),
+                Some(chosen) => chosen.replace(node.path.to_owned()),
+            };
+            if let Some(original) = original {
+                return self.destination.link(&target, &self.target_of(&original));
+            }
         }
         let metadata = node.inode.metadata();
+        let mut lost = Lost::default();
         match metadata.file_type {
-            FileType::Regular => self.file(&target, node.inode, metadata.mode)?,
+            FileType::Regular => lost = self.file(&target, node.inode, metadata.mode)?,
             FileType::Symlink => {
                 let link = node.inode.link_target()?;
                 self.destination.make_symlink(&target, link.as_os_str())?;
@@ -134,11 +245,19 @@ impl Extract<'_> {
                 self.destination.make_node(&target, &new)?;
             }
         }
-        self.finish(&target, node.inode)
+        self.finish(&target, node.inode)?;
+        lost.into_result()
     }
 }
 
-fn attributes_of(inode: &Inode) -> anyhow::Result<Attributes> {
-    let xattrs = inode.xattrs().collect::<larder_filesystem::Result<Vec<_>>>()?;
-    Ok(Attributes::of(&inode.metadata(), xattrs))
+/// The attributes that can be read, and the first error.
+fn attributes_of(inode: &Inode) -> (Attributes, Option<larder_filesystem::Error>) {
+    let (mut xattrs, mut first) = (Vec::new(), None);
+    for xattr in inode.xattrs() {
+        match xattr {
+            Ok(xattr) => xattrs.push(xattr),
+            Err(error) => drop(first.get_or_insert(error)),
+        }
+    }
+    (Attributes::of(&inode.metadata(), xattrs), first)
 }

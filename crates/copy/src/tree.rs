@@ -50,6 +50,9 @@ struct Walk<'v, V> {
     frames: Vec<Frame>,
     /// The same directories, to detect one that is inside itself.
     ancestors: HashSet<InodeId>,
+    /// All directories that the walk met, if the reference that names a directory may be lost: then
+    /// several names may lead to one.
+    entered: Option<HashSet<InodeId>>,
     /// Inodes with several names that the walk met, and where.
     met: HashMap<InodeId, PathBuf>,
 }
@@ -67,8 +70,10 @@ pub fn walk<V: Visitor>(
     visitor: &mut V,
     mut note: impl FnMut(&mut V, &Path, anyhow::Result<()>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let mut walk =
-        Walk { visitor, frames: Vec::new(), ancestors: HashSet::new(), met: HashMap::new() };
+    let rescue = start.subvolume().filesystem().volume().rescue();
+    let entered = rescue.ignore_bad_roots.then(HashSet::new);
+    let (frames, ancestors, met) = Default::default();
+    let mut walk = Walk { visitor, frames, ancestors, entered, met };
     let started = walk.node(PathBuf::new(), start.clone());
     note(walk.visitor, Path::new(""), started)?;
     while let Some((path, result)) = walk.step() {
@@ -116,6 +121,12 @@ impl<V: Visitor> Walk<'_, V> {
     fn directory(&mut self, path: PathBuf, directory: Directory) -> anyhow::Result<()> {
         if self.ancestors.contains(&id(&directory)) {
             bail!("the directory is inside itself");
+        }
+        let is_known = |entered: &mut HashSet<InodeId>| {
+            !directory.is_empty_subvolume() && !entered.insert(id(&directory))
+        };
+        if self.entered.as_mut().is_some_and(is_known) {
+            bail!("the directory was met before, under another name");
         }
         if !self.visitor.enter(&Visited { path: &path, inode: &directory, met_as: None })? {
             return Ok(());

@@ -10,8 +10,8 @@ pub struct Rescue {
     pub use_backup_root: bool,
     /// `nologreplay`: a log that a crash left is not replayed. Opening for reading never does.
     pub no_log_replay: bool,
-    /// `ignorebadroots`: no tree is needed except those of files; and no chunk, if devices may be
-    /// missing.
+    /// `ignorebadroots`: no tree is needed except those of files, and of the items that name a file
+    /// one is enough; and no chunk is needed, if devices may be missing.
     pub ignore_bad_roots: bool,
     /// `ignoredatacsums`: data is read although its checksum is wrong or gone.
     pub ignore_data_checksums: bool,

@@ -32,6 +32,7 @@ mod receive;
 mod reflink;
 mod report;
 mod rescue;
+mod restore;
 mod rm;
 mod scrub;
 mod send;
@@ -129,6 +130,7 @@ enum Command {
     Report(report::Report),
     #[command(subcommand)]
     Rescue(rescue::Rescue),
+    Restore(Box<restore::Restore>),
     Rm(rm::Rm),
     #[command(subcommand)]
     Scrub(scrub::Scrub),
@@ -214,6 +216,7 @@ impl Command {
             Self::Reflink(command) => command.run(),
             Self::Report(command) => command.run(global),
             Self::Rescue(command) => command.run(global),
+            Self::Restore(command) => command.run(global),
             Self::Send(command) => command.run(global),
             Self::Scrub(command) => command.run(global),
             Self::Setfattr(command) => command.run(),

@@ -19,7 +19,8 @@ pub const OF_PROGS: &str =
     "that of btrfs-progs works on the same images, while they are not mounted";
 const BY_RECEIVING: &str = "make a file system of that shape with 'larder mkfs', and fill it by 'larder send' and 'receive'";
 
-const BY_COPYING: &str = "'larder check' finds damage, and 'larder cp -a' copies what can be read";
+const BY_COPYING: &str =
+    "'larder check' finds damage, and 'larder restore' copies what can be read";
 
 const COMMANDS: &[Missing] = &[
     instead("device replace", BY_RECEIVING),
@@ -42,7 +43,6 @@ const COMMANDS: &[Missing] = &[
     instead("rescue fix-device-size", BY_COPYING),
     instead("rescue super-recover", BY_COPYING),
     instead("rescue zero-log", BY_COPYING),
-    instead("restore", "'larder cp -a' copies what can be read, without mounting"),
 ];
 
 /// An option of a command that larder has, as btrfs-progs lists it, and why larder has none.
@@ -59,6 +59,8 @@ const fn refused(path: &'static str, option: &'static str, reason: &'static str)
 const REPAIRS_NOTHING: &str = "check repairs nothing";
 const NO_QUEUE: &str = "other work on the devices is named, and not waited for";
 const NO_QUOTA: &str = "quota groups cannot be changed yet";
+const ROOTS: &str =
+    "'larder rescue find-roots' lists the roots that are left, and IMAGE@GENERATION chooses one";
 const ONE_START: &str = "check starts at the roots in a superblock, which --super chooses";
 
 const OPTIONS: &[Refused] = &[
@@ -83,6 +85,11 @@ const OPTIONS: &[Refused] = &[
     refused("filesystem resize", "--enqueue", NO_QUEUE),
     refused("mkfs", "-l|--leafsize SIZE", "--nodesize is its name"),
     refused("mkfs", "--reflink", "files are copied, never shared with the source"),
+    refused("restore", "-d", "every directory that is left is found"),
+    refused("restore", "-f ADDRESS", "IMAGE@GENERATION chooses a state with all of its trees"),
+    refused("restore", "-l|--list-roots", ROOTS),
+    refused("restore", "-t ADDRESS", ROOTS),
+    refused("restore", "-u|--super MIRROR", "the newest sound superblock of all copies is taken"),
     refused("subvolume create", "-i QGROUP", NO_QUOTA),
     refused("subvolume snapshot", "-i QGROUP", NO_QUOTA),
 ];

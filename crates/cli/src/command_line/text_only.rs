@@ -43,6 +43,7 @@ const REASONS: &[(&str, &[&str])] = &[
             "objects verify",
             "property set",
             "reflink",
+            "restore",
             "rm",
             "scrub cancel",
             "setfattr",

@@ -22,5 +22,6 @@ mod qcow2;
 mod receive;
 mod report;
 mod rescue;
+mod restore;
 mod scrub;
 mod support;

@@ -193,7 +193,6 @@ fn what_is_missing_is_named_in_one_sentence() {
         "replace",
         "rescue chunk-recover",
         "rescue zero-log",
-        "restore",
     ] {
         for words in [command.to_owned(), format!("{command} -x --long=1 start disk.img /mnt")] {
             says(&btrfs, &words, &format!("btrfs {command}"));

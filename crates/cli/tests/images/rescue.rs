@@ -14,15 +14,15 @@ use zerocopy::IntoBytes;
 
 use crate::support::{fail, larder, succeed};
 
-const MIB: u64 = 1 << 20;
+pub(crate) const MIB: u64 = 1 << 20;
 const NODE_BYTES: u32 = 4096;
 
-fn run(program: &str, words: &str) -> String {
+pub(crate) fn run(program: &str, words: &str) -> String {
     command::run(program, words.split(' ')).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The number after `name` in the superblock.
-fn in_superblock(device: &Path, name: &str) -> u64 {
+pub(crate) fn in_superblock(device: &Path, name: &str) -> u64 {
     let dump = run("btrfs", &format!("inspect dump-super {}", device.display()));
     let line = dump.lines().find(|line| line.split_whitespace().next() == Some(name)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
@@ -49,7 +49,7 @@ fn with_history(spec: &ImageSpec) -> (KernelImage, BTreeMap<u64, Vec<String>>) {
     (image, history)
 }
 
-fn small_nodes(name: &str) -> ImageSpec {
+pub(crate) fn small_nodes(name: &str) -> ImageSpec {
     ImageSpec::new(name).devices(&[512 * MIB]).node_size(NODE_BYTES)
 }
 
@@ -74,7 +74,7 @@ fn missing(trees: &[u64]) -> Value {
 }
 
 /// The copies of the tree block at `logical`.
-fn places(image: &KernelImage, logical: u64) -> Vec<(PathBuf, u64)> {
+pub(crate) fn places(image: &KernelImage, logical: u64) -> Vec<(PathBuf, u64)> {
     let map = run("btrfs-map-logical", &format!("-l {logical} {}", image.devices()[0].display()));
     let mirrors = map.lines().filter(|line| line.starts_with("mirror"));
     let places = mirrors.map(|line| {
@@ -88,7 +88,7 @@ fn places(image: &KernelImage, logical: u64) -> Vec<(PathBuf, u64)> {
     places
 }
 
-fn zero(places: &[(PathBuf, u64)]) {
+pub(crate) fn zero(places: &[(PathBuf, u64)]) {
     for (device, physical) in places {
         damage::overwrite(device, *physical, &[0; NODE_BYTES as usize]).unwrap();
     }
@@ -281,7 +281,7 @@ fn a_snapshot_that_is_gone_is_sent_from_an_earlier_state() {
 }
 
 /// Standard output of a command that reads, and the warnings.
-fn reads(line: &str) -> (Vec<u8>, String) {
+pub(crate) fn reads(line: &str) -> (Vec<u8>, String) {
     let output = larder(line.split(' '));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{line}: {said}");
@@ -303,16 +303,16 @@ fn root_of(image: &KernelImage, tree: &str) -> u64 {
 }
 
 /// Where a file whose sectors begin with `mark` lies on a device.
-fn sectors_of(device: &Path, mark: &[u8]) -> Vec<u64> {
+pub(crate) fn sectors_of(device: &Path, mark: &[u8]) -> Vec<u64> {
     let bytes = fs::read(device).unwrap();
     let sectors = bytes.chunks(4096).enumerate().filter(|(_, it)| it.starts_with(mark));
     sectors.map(|(number, _)| number as u64 * 4096).collect()
 }
 
-const MARK: &[u8] = b"a sector of the file";
+pub(crate) const MARK: &[u8] = b"a sector of the file";
 
 /// Whole sectors, each of them another one.
-fn marked(sectors: u32) -> Vec<u8> {
+pub(crate) fn marked(sectors: u32) -> Vec<u8> {
     let sector = |number: u32| {
         let mut sector = MARK.to_vec();
         sector.extend_from_slice(&number.to_le_bytes());
@@ -322,7 +322,7 @@ fn marked(sectors: u32) -> Vec<u8> {
     (0..sectors).flat_map(sector).collect()
 }
 
-fn with_marked_file(spec: &ImageSpec) -> KernelImage {
+pub(crate) fn with_marked_file(spec: &ImageSpec) -> KernelImage {
     let image = KernelImage::empty(spec);
     fs::write(image.mount("").path().join("file"), marked(64)).unwrap();
     image

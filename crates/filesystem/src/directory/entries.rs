@@ -7,6 +7,7 @@ use larder_format::item::DirEntries;
 use larder_format::{FormatError, ItemType};
 
 use crate::directory::entry::{DirEntry, Entry};
+use crate::directory::hashed::{FIRST_POSITION, Hashed};
 use crate::directory::listed::Listed;
 use crate::directory::walk::Walk;
 use crate::error::{Error, Result};
@@ -26,6 +27,8 @@ pub struct Entries {
 enum Source {
     /// The index items of a directory that does not change.
     Committed(Range),
+    /// Its hash entries, if the index may be damaged.
+    Hashed(Box<Hashed>),
     /// Entries as they are at one moment, and the index of the rest.
     Live { seen: VecDeque<Result<DirEntry>>, next: Option<u64> },
 }
@@ -50,13 +53,24 @@ impl Directory {
         self.check_not_removed()?;
         let source = if self.try_live_inode().is_some() {
             Source::Live { seen: VecDeque::new(), next: Some(index) }
+        } else if index >= FIRST_POSITION && self.may_lack_index() {
+            Source::Hashed(Hashed::of(self, index).into())
         } else {
             // A directory that stands for a subvolume has no items: its number is that of no inode.
-            let range =
-                self.key(ItemType::DIR_INDEX, index)..=self.key(ItemType::DIR_INDEX, u64::MAX);
-            Source::Committed(self.subvolume().view().range(range, Readahead::Forward))
+            Source::Committed(self.index_items(index))
         };
         Ok(Entries { directory: self.clone(), source })
+    }
+
+    /// The index items from `index` on.
+    pub(super) fn index_items(&self, index: u64) -> Range {
+        let key = |index| self.key(ItemType::DIR_INDEX, index);
+        self.subvolume().view().range(key(index)..=key(u64::MAX), Readahead::Forward)
+    }
+
+    /// Whether readers also take names that the index does not have.
+    pub(super) fn may_lack_index(&self) -> bool {
+        self.try_live_inode().is_none() && self.core().volume().rescue().ignore_bad_roots
     }
 
     /// Up to `most` of the entries whose [`Entry::index`] is `index` or greater, with the
@@ -104,7 +118,7 @@ impl Directory {
         })
     }
 
-    fn parse_entry(&self, index: u64, item: &[u8]) -> Result<DirEntry> {
+    pub(super) fn parse_entry(&self, index: u64, item: &[u8]) -> Result<DirEntry> {
         let mut entries = DirEntries::new(item);
         let entry = match (entries.next(), entries.next()) {
             (Some(Ok(entry)), None) => DirEntry::from_item(index, &entry),
@@ -121,9 +135,18 @@ impl Entries {
         let directory = &self.directory;
         match &mut self.source {
             Source::Committed(items) => {
-                let Some((key, bytes)) = items.next_item()? else { return Ok(None) };
-                directory.parse_entry(key.offset, bytes).map(Some)
+                if let Some((key, bytes)) = items.next_item()? {
+                    return directory.parse_entry(key.offset, bytes).map(Some);
+                }
+                if !directory.may_lack_index() {
+                    return Ok(None);
+                }
+                let mut hashed = Hashed::of(directory, 0);
+                let entry = hashed.advance(directory);
+                self.source = Source::Hashed(hashed.into());
+                entry
             }
+            Source::Hashed(hashed) => hashed.advance(directory),
             Source::Live { seen, next } => {
                 while seen.is_empty()
                     && let Some(from) = *next

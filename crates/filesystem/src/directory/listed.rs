@@ -144,7 +144,7 @@ fn find_at_once(directory: &Directory, entry: &DirEntry) -> Result<Result<Listed
 }
 
 fn open_found(directory: &Directory, entry: &DirEntry) -> Result<ListedInode> {
-    directory.open_target(entry.target, &entry.name, Some(entry.index)).map(ListedInode::Open)
+    directory.open_listed(entry).map(ListedInode::Open)
 }
 
 /// The inode of an entry as its tree has it.

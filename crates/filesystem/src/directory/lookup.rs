@@ -8,6 +8,7 @@ use larder_format::{FormatError, ItemType, name_hash, objectid};
 use larder_platform::OsStrExt;
 
 use crate::directory::entry::{DirEntry, Target};
+use crate::directory::hashed::FIRST_POSITION;
 use crate::directory::path::resolve;
 use crate::error::{Error, Result};
 use crate::handle::directory::Directory;
@@ -95,7 +96,7 @@ impl Directory {
     pub(super) fn open_entry(&self, entry: &DirEntry) -> Result<Inode> {
         let opened = self.while_unchanged(|| {
             if self.try_live_inode().is_none() {
-                return self.open_target(entry.target, &entry.name, Some(entry.index));
+                return self.open_listed(entry);
             }
             // The entry may have been renamed or removed since it was listed. If it has come back, it
             // has another index.
@@ -107,6 +108,23 @@ impl Directory {
         Ok(opened?.owned_as(self))
     }
 
+    /// The inode of an entry that was listed, by its position too.
+    pub(super) fn open_listed(&self, entry: &DirEntry) -> Result<Inode> {
+        let index = Some(entry.index).filter(|index| *index < FIRST_POSITION);
+        match (entry.target, entry.file_type) {
+            (Target::Inode(number), FileType::Directory) => {
+                self.open_directory(number, &entry.name, index)
+            }
+            (target, _) => self.open_target(target, &entry.name, index),
+        }
+    }
+
+    fn open_directory(&self, number: u64, name: &[u8], index: Option<u64>) -> Result<Inode> {
+        let directory = self.subvolume().directory_inode(number)?.into_directory()?;
+        directory.check_named_by(self.number(), name, index)?;
+        Ok(directory.inode)
+    }
+
     /// Looks at names while no thread changes any of this directory.
     pub(super) fn while_unchanged<T>(&self, look: impl FnOnce() -> T) -> T {
         match self.try_live_inode() {
@@ -116,6 +134,18 @@ impl Directory {
     }
 
     pub(crate) fn find(&self, name: &[u8]) -> Result<Option<Target>> {
+        match self.find_hashed(name) {
+            Ok(None) | Err(_) if self.may_lack_index() => {
+                let mut entries = self.entries_from(0)?;
+                let named = std::iter::from_fn(|| entries.advance().transpose())
+                    .find(|entry| entry.as_ref().is_ok_and(|entry| entry.name == name));
+                named.transpose().map(|entry| entry.map(|entry| entry.target))
+            }
+            found => found,
+        }
+    }
+
+    fn find_hashed(&self, name: &[u8]) -> Result<Option<Target>> {
         let key = self.key(ItemType::DIR_ITEM, name_hash::dir_name(name));
         let found = self.subvolume().view().get_with(key, |item| find_in(item, name))?;
         found.unwrap_or(Ok(None)).map_err(|problem| self.subvolume().bad_item(key, problem))
@@ -155,7 +185,11 @@ impl Directory {
         if self.try_live_inode().and_then(|live| live.is_named(is_its)) == Some(true) {
             return Ok(());
         }
-        let (key, link) = self.subvolume().settled_link(self.number())?;
+        let (key, link) = match self.subvolume().settled_link(self.number()) {
+            // Nothing is left that says otherwise.
+            Err(_) if self.may_lack_index() => return Ok(()),
+            link => link?,
+        };
         if self.number() != objectid::FIRST_FREE && is_its(&link) {
             if let Some(live) = self.try_live_inode() {
                 live.set_name(Some(link));
@@ -195,8 +229,13 @@ fn nested(
         (its.parent, its.directory, &*its.name) == (subvolume.id(), directory, name)
             && index.is_none_or(|index| index == its.index)
     };
+    let core = subvolume.filesystem().core();
     let is_named_here = id != objectid::FS_TREE
-        && subvolume.filesystem().core().subvolume_name(id)?.is_some_and(is_its);
+        && match core.subvolume_name(id) {
+            // Nothing is left that says otherwise.
+            Err(_) if core.volume().rescue().ignore_bad_roots => true,
+            its => its?.is_some_and(is_its),
+        };
     if !is_named_here {
         return Ok(None);
     }

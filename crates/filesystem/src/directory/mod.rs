@@ -8,6 +8,7 @@
 pub(crate) mod create;
 pub(crate) mod entries;
 pub(crate) mod entry;
+mod hashed;
 pub(crate) mod link;
 pub(crate) mod listed;
 pub(crate) mod lookup;

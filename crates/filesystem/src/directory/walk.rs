@@ -27,6 +27,9 @@ pub struct Walk {
     frames: Vec<Frame>,
     /// The same, by subvolume and number: a damaged file system may have a directory inside itself.
     above: HashSet<(u64, u64)>,
+    /// All directories so far, if the reference that names a directory may be lost: then several
+    /// names may lead to one.
+    entered: Option<HashSet<(u64, u64)>>,
     /// The error of the first directory.
     failed: Option<Error>,
 }
@@ -41,7 +44,8 @@ struct Frame {
 impl Walk {
     pub(super) fn below(directory: &Directory) -> Self {
         let (frames, above) = Default::default();
-        let mut walk = Self { frames, above, failed: None };
+        let entered = directory.may_lack_index().then(HashSet::new);
+        let mut walk = Self { frames, above, entered, failed: None };
         walk.failed = walk.enter(PathBuf::new(), directory).err();
         walk
     }
@@ -50,6 +54,12 @@ impl Walk {
         let id = (directory.subvolume_id(), directory.number());
         if self.above.contains(&id) {
             return Err(Error::Invalid("a directory that is inside itself").about(&path));
+        }
+        let is_known = |entered: &mut HashSet<(u64, u64)>| {
+            !directory.is_empty_subvolume() && !entered.insert(id)
+        };
+        if self.entered.as_mut().is_some_and(is_known) {
+            return Err(Error::Invalid("a directory that was met before").about(&path));
         }
         let entries = directory.entries()?;
         self.above.insert(id);

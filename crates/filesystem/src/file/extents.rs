@@ -111,6 +111,41 @@ impl File {
         Ok(ranges)
     }
 
+    /// The ranges of [`data_ranges`](Self::data_ranges) that are known although some of the extents
+    /// cannot be read, and the first error.
+    #[doc(hidden)]
+    pub fn data_ranges_left(&self) -> (Vec<Range<u64>>, Option<Error>) {
+        let key = |offset| self.key(ItemType::EXTENT_DATA, offset);
+        let sectorsize = self.core().sectorsize();
+        let items = self.subvolume().view().range(key(0)..=key(u64::MAX), Readahead::Forward);
+        let (mut ranges, mut first): (Vec<Range<u64>>, _) = (Vec::new(), None);
+        for item in items {
+            let extent = item.map_err(Error::from).and_then(|item| {
+                let key = item.key();
+                MappedRange::from_item(item, sectorsize)
+                    .map_err(|problem| self.subvolume().bad_item(key, problem))
+            });
+            let extent = match extent {
+                Ok(extent) => extent,
+                Err(error) => {
+                    first.get_or_insert(error);
+                    continue;
+                }
+            };
+            let known_to = ranges.last().map_or(0, |range| range.end);
+            let start = extent.start.0.max(known_to);
+            let end = extent.end().min(self.len_bytes());
+            if !extent.is_data() || start >= end {
+                continue;
+            }
+            match ranges.last_mut() {
+                Some(last) if last.end == start => last.end = end,
+                _ => ranges.push(start..end),
+            }
+        }
+        (ranges, first)
+    }
+
     fn seek(&self, offset: u64, for_data: bool) -> Result<Option<u64>> {
         let size_bytes = self.size_bytes();
         if offset >= size_bytes {
@@ -211,6 +246,8 @@ impl Extents {
         let next = match std::mem::replace(&mut self.state, State::Walking) {
             State::Start => self.first()?,
             State::Ahead(extent) => Some(extent),
+            // What follows does not matter, and may be unreadable.
+            State::Walking if self.position >= self.stop.max(self.hole_until) => return Ok(None),
             State::Walking => self.following()?,
             State::End => return Ok(None),
         };

@@ -34,6 +34,7 @@ pub struct Inode {
     attributes: Attributes,
     pub(crate) file_type: FileType,
     stands_in: Option<StandsIn>,
+    is_lost: bool,
 }
 
 /// The entry that a directory stands at, for a subvolume that is not there.
@@ -68,12 +69,23 @@ impl Subvolume {
         let (item, file_type) =
             parse_item(&bytes).map_err(|problem| self.bad_item(key, problem))?;
         let attributes = Attributes::Committed(*item);
-        Ok(Inode { subvolume: self.clone(), number, attributes, file_type, stands_in: None })
+        let (stands_in, is_lost) = Default::default();
+        Ok(Inode { subvolume: self.clone(), number, attributes, file_type, stands_in, is_lost })
+    }
+
+    /// The inode of this number, which an entry calls a directory. Readers that do without trees
+    /// also get one whose attributes are lost: it leads to names.
+    pub(crate) fn directory_inode(&self, number: u64) -> Result<Inode> {
+        let core = self.filesystem().core();
+        let may_be_lost = core.try_writer().is_none() && core.volume().rescue().ignore_bad_roots;
+        self.inode(number).or_else(|error| {
+            if may_be_lost { Ok(Inode::lost_directory(self, number)) } else { Err(error) }
+        })
     }
 
     /// Its root directory.
     pub fn root(&self) -> Result<Directory> {
-        self.inode(objectid::FIRST_FREE)?.into_directory()
+        self.directory_inode(objectid::FIRST_FREE)?.into_directory()
     }
 }
 
@@ -81,7 +93,23 @@ impl Inode {
     /// An inode of a file system that is open for writing.
     pub(crate) fn of_live_inode(subvolume: Subvolume, live: OpenInode) -> Self {
         let (number, file_type) = (live.number(), live.file_type());
-        Self { subvolume, number, attributes: Attributes::Live(live), file_type, stands_in: None }
+        let attributes = Attributes::Live(live);
+        Self { subvolume, number, attributes, file_type, stands_in: None, is_lost: false }
+    }
+
+    /// A directory whose attributes are lost. Nobody but root may look in.
+    fn lost_directory(subvolume: &Subvolume, number: u64) -> Self {
+        let mut item = InodeItem::new_zeroed();
+        item.mode = 0o040_700.into();
+        item.nlink = 1.into();
+        Self {
+            subvolume: subvolume.clone(),
+            number,
+            attributes: Attributes::Committed(item),
+            file_type: FileType::Directory,
+            stands_in: None,
+            is_lost: true,
+        }
     }
 
     /// The live inode, which all handles share; none if it cannot change.
@@ -143,6 +171,7 @@ impl Inode {
             attributes: Attributes::Committed(item),
             file_type: FileType::Directory,
             stands_in: Some(StandsIn { directory: directory.number, subvolume: id }),
+            is_lost: false,
         }
     }
 
@@ -223,6 +252,12 @@ impl Inode {
     /// shows it where a subvolume was nested in its origin. It is on no disk and has number 2.
     pub fn is_empty_subvolume(&self) -> bool {
         self.stands_in.is_some()
+    }
+
+    /// Whether it is a directory whose attributes are lost: those that it has are made up. Only
+    /// readers that do without trees ([`Rescue`](larder_volume::Rescue)) see it.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
     }
 
     /// Whether it is the root directory of a subvolume.

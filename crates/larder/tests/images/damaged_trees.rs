@@ -204,3 +204,65 @@ fn chunks_and_their_descriptions_agree() {
     });
     wounded.assert_refused(&["block group tree", "has no item"]);
 }
+
+/// Calls `change` with the key of each item of a leaf, whose type it may change, and with the data.
+fn each_item(block: &mut [u8], mut change: impl FnMut(Key, &mut u8, &mut [u8])) {
+    let items = Node::parse(block).unwrap().items().to_vec();
+    for (slot, item) in items.into_iter().enumerate() {
+        let start = HEADER_SIZE + item.offset.get() as usize;
+        let (key, mut item_type) = (item.key.get(), item.key.item_type);
+        change(key, &mut item_type, &mut block[start..start + item.size.get() as usize]);
+        let at = HEADER_SIZE + slot * size_of::<ItemHeader>();
+        ItemHeader::mut_from_prefix(&mut block[at..]).unwrap().0.key.item_type = item_type;
+    }
+}
+
+/// Where no reference is left that names a directory, two names in each of twelve directories make
+/// thousands of paths out of a few names, and forty make more than anybody walks.
+#[test]
+fn a_directory_is_entered_under_one_of_its_names() {
+    const DEPTH: usize = 12;
+    /// A type that no item has.
+    const NO_TYPE: u8 = 14;
+    let patient = Patient::new(Profile::Single, 1);
+    let fs = patient.open(true).unwrap();
+    let many = fs.subvolume("/").unwrap().create_subvolume("many").unwrap();
+    let id = many.id();
+    let mut path = std::path::PathBuf::new();
+    for _ in 0..DEPTH {
+        many.create_directory(path.join("right"), 0o755).unwrap();
+        path.push("left");
+        many.create_directory(&path, 0o755).unwrap();
+    }
+    drop(many);
+    fs.sync().unwrap();
+    drop(fs);
+    let mut left = std::collections::HashMap::new();
+    patient.edit(patient.root(id), |block| {
+        let name_of = |data: &[u8]| data.get(30..).map(<[u8]>::to_vec).unwrap_or_default();
+        let is_name = |key: Key| [ItemType::DIR_ITEM, ItemType::DIR_INDEX].contains(&key.item_type);
+        each_item(block, |key, item_type, data| {
+            if is_name(key) && name_of(data) == b"left" {
+                left.insert(key.objectid, data[..17].to_vec());
+            }
+            if key.item_type == ItemType::INODE_REF && key.objectid > 256 {
+                *item_type = NO_TYPE;
+            }
+        });
+        assert_eq!(left.len(), DEPTH);
+        each_item(block, |key, _, data| {
+            if is_name(key) && name_of(data) == b"right" {
+                data[..17].copy_from_slice(&left[&key.objectid]);
+            }
+        });
+    });
+    let rescue = larder::Rescue { ignore_bad_roots: true, ..larder::Rescue::NONE };
+    let fs = OpenOptions::new().rescue(rescue).open_devices(patient.0.devices()).unwrap();
+    let root = fs.subvolume("/many").unwrap().root().unwrap();
+    let (found, refused): (Vec<_>, Vec<_>) = root.walk().partition(Result::is_ok);
+    assert_eq!((found.len(), refused.len()), (2 * DEPTH, DEPTH));
+    // Elsewhere none of them is followed.
+    let fs = patient.open(false).unwrap();
+    let root = fs.subvolume("/many").unwrap().root().unwrap();
+    assert!(root.walk().all(|entry| entry.is_err()));
+}
