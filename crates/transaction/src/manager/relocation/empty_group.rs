@@ -144,7 +144,13 @@ impl LeavingGroup<'_> {
         let (space, used) = (manager.space(), group.used());
         let kind = SpaceKind::of_types(group.flags()).expect("a chunk has a type");
         if kind == SpaceKind::System {
-            return space.make_other_system_group();
+            while let Some(len_bytes) = space.missing_system_group() {
+                // It must not take the place of a chunk that metadata was promised.
+                let kind = SpaceKind::Metadata;
+                let _place = manager.reserve(kind, len_bytes, Priority::Normal)?;
+                space.make_system_group()?;
+            }
+            return Ok(());
         }
         if kind == SpaceKind::Data && !group.holds(SpaceKind::Metadata) {
             return Ok(());
