@@ -85,6 +85,7 @@ impl BalanceItem {
     }
 
     /// The rest of it, after it was interrupted.
+    #[must_use]
     pub fn resumed(&self) -> Self {
         let flags = (self.flags.get() | balance_flags::RESUME).into();
         let (data, meta, sys) = (self.data.resumed(), self.meta.resumed(), self.sys.resumed());

@@ -55,14 +55,14 @@ impl Space {
             .any(|other| matches!(other.state(), GroupState::New | GroupState::Open))
     }
 
-    /// How long another group for the chunk tree would be, in bytes, if those in which blocks may be
-    /// allocated have too little room for all of it.
-    pub(crate) fn missing_system_group(&self) -> Option<u64> {
+    /// How long another group for the chunk tree would be, in bytes, if those besides `group` have too
+    /// little room for all of it.
+    pub(crate) fn missing_system_group(&self, group: &Group) -> Option<u64> {
         let kind = SpaceKind::System;
         let usage = self.usage(kind);
         let chunk_items = 1 + self.volume.devices().len() as u64;
         let len_bytes = usage.used + self.insertion_bytes(chunk_items);
-        let is_missing = usage.spoken_for() + len_bytes > usage.total;
+        let is_missing = usage.spoken_for() + group.free_bytes() + len_bytes > usage.total;
         is_missing.then(|| self.limits(kind, &self.devices.lock()).chunk_bytes)
     }
 
