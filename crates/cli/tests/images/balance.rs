@@ -33,7 +33,7 @@ fn image(scratch: &Scratch) -> PathBuf {
 }
 
 fn btrfs(args: &[&str], path: &Path) -> Result<(), larder_testkit::command::CommandError> {
-    run("btrfs", args.iter().map(|arg| arg.as_ref()).chain([path.as_os_str()])).map(drop)
+    run("btrfs", args.iter().map(AsRef::as_ref).chain([path.as_os_str()])).map(drop)
 }
 
 fn manifest(image: &Path) -> Manifest {

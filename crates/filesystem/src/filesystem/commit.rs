@@ -68,9 +68,10 @@ impl TransactionHook for Hook {
         let Some(core) = self.core.upgrade() else { return };
         let Some(writer) = core.try_writer() else { return };
         // Few moves, each of much: what is remembered about the rest is soon found again.
-        writer.moves.fetch_add(1, AcqRel);
         writer.extent_maps.forget_all();
         core.decompressed().forget_all();
+        // Last: who reads this number finds nothing of before.
+        writer.moves.fetch_add(1, AcqRel);
     }
 
     fn clean_deleted(&self) -> Changed<()> {

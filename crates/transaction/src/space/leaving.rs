@@ -55,19 +55,21 @@ impl Space {
             .any(|other| matches!(other.state(), GroupState::New | GroupState::Open))
     }
 
-    /// Makes a group for the chunk tree if those in which blocks may be allocated have too little
-    /// room for all of it.
-    pub(crate) fn make_other_system_group(&self) -> Result<()> {
+    /// How long another group for the chunk tree would be, in bytes, if those besides `group` have too
+    /// little room for all of it.
+    pub(crate) fn missing_system_group(&self, group: &Group) -> Option<u64> {
         let kind = SpaceKind::System;
+        let usage = self.usage(kind);
         let chunk_items = 1 + self.volume.devices().len() as u64;
-        loop {
-            let seen = self.groups().len();
-            let usage = self.usage(kind);
-            let len_bytes = usage.used + self.insertion_bytes(chunk_items);
-            if usage.spoken_for() + len_bytes <= usage.total {
-                return Ok(());
-            }
-            self.create_chunk(kind, seen)?.ok_or(Error::NoSpace { kind, len_bytes })?;
-        }
+        let len_bytes = usage.used + self.insertion_bytes(chunk_items);
+        let is_missing = usage.spoken_for() + group.free_bytes() + len_bytes > usage.total;
+        is_missing.then(|| self.limits(kind, &self.devices.lock()).chunk_bytes)
+    }
+
+    /// Makes a group for the chunk tree.
+    pub(crate) fn make_system_group(&self) -> Result<()> {
+        let (kind, seen) = (SpaceKind::System, self.groups().len());
+        let len_bytes = self.usage(kind).used;
+        self.create_chunk(kind, seen)?.ok_or(Error::NoSpace { kind, len_bytes })
     }
 }

@@ -68,7 +68,7 @@ fn everything_moves(image: &KernelImage, rounds: usize) {
 }
 
 fn kernel(mount: &KernelMount, args: &[&str]) {
-    let args = args.iter().map(|arg| arg.as_ref()).chain([mount.path().as_os_str()]);
+    let args = args.iter().map(AsRef::as_ref).chain([mount.path().as_os_str()]);
     run("btrfs", args).unwrap();
 }
 
@@ -95,7 +95,7 @@ fn what_a_hundred_snapshots_share_moves_once() {
     for number in 0..100 {
         let snapshot = mount.path().join(format!("of-many{number}"));
         let (args, source) = (["subvolume", "snapshot"], mount.path());
-        let args = args.iter().map(|arg| arg.as_ref());
+        let args = args.iter().map(AsRef::as_ref);
         run("btrfs", args.chain([source.as_os_str(), snapshot.as_os_str()])).unwrap();
         std::fs::write(snapshot.join(format!("own{number}")), vec![number; 5000]).unwrap();
     }
@@ -109,7 +109,9 @@ fn groups_are_emptied_while_files_change() {
     let mut files = Files::new("larder", 7);
     let manager = open(&devices.files);
     for round in 0..4 {
-        while_in_use(&manager, &mut files, || drop(empty_all(&manager)));
+        while_in_use(&manager, &mut files, || {
+            empty_all(&manager);
+        });
         manager.commit().unwrap();
         devices.check_copy(&format!("round {round}"));
     }

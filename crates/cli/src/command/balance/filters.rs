@@ -122,11 +122,11 @@ mod tests {
         let wanted =
             filter::USAGE | filter::PROFILES | filter::LIMIT_RANGE | filter::DEVID | filter::DRANGE;
         assert_eq!(args.flags.get(), wanted);
-        assert_eq!((args.usage.get(), args.limit.get()), (50, 4 << 32 | 2));
+        assert_eq!((args.usage.get(), args.limit.get()), (50, halves(2, 4)));
         assert_eq!(args.profiles.get(), BALANCE_SINGLE | Profile::Raid1.flags().bits());
         assert_eq!((args.pstart.get(), args.pend.get()), (5, u64::MAX));
         let args = parse("usage=10..90,convert=dup,soft,stripes=..2,vrange=1..9").unwrap();
-        assert_eq!(args.usage.get(), 90 << 32 | 10);
+        assert_eq!(args.usage.get(), halves(10, 90));
         assert_eq!((args.stripes_min.get(), args.stripes_max.get()), (0, 2));
         assert_eq!(args.target.get(), Profile::Dup.flags().bits());
         assert_eq!(parse("").unwrap().flags.get(), 0);

@@ -148,12 +148,12 @@ impl TransactionManager {
     /// Trees are made less safe only on demand.
     fn check_redundancy(&self, item: &BalanceItem, kind: SpaceKind, target: Profile) -> Result<()> {
         let is_forced = item.flags.get() & balance_flags::FORCE != 0;
-        let of_kind = self.space().groups().into_iter().filter(|group| group.holds(kind));
-        let has_copies = |group: Arc<Group>| group.chunk().profile().copies() > 1;
+        let is_safer =
+            |group: &Arc<Group>| group.holds(kind) && group.chunk().profile().copies() > 1;
         if kind == SpaceKind::Data || is_forced || target.copies() > 1 {
             return Ok(());
         }
-        if !of_kind.map(has_copies).any(|copies| copies) {
+        if !self.space().groups().iter().any(is_safer) {
             return Ok(());
         }
         Err(Error::Devices(format!(

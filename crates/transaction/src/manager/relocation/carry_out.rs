@@ -94,7 +94,7 @@ impl Plan {
         }
         for moving in self.data.values() {
             self.move_data_references(manager, &targets, moving)?;
-            self.insert_checksums(manager, &moving.content)?;
+            Self::insert_checksums(manager, &moving.content)?;
         }
         for (start, trees) in &self.roots {
             let (block, logical) = (&self.blocks[start].block, targets.blocks[start]);
@@ -195,7 +195,7 @@ impl Plan {
         Ok(())
     }
 
-    fn insert_checksums(&self, manager: &TransactionManager, content: &Content) -> Result<()> {
+    fn insert_checksums(manager: &TransactionManager, content: &Content) -> Result<()> {
         let sectorsize = u64::from(manager.volume.sectorsize());
         let mut at = content.to.0;
         let sums = content.sums.as_deref().unwrap_or_default();

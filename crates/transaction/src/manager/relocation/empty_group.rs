@@ -102,7 +102,11 @@ impl TransactionManager {
                           system once with the kernel and -o space_cache=v2";
             return Err(Error::Devices(reason.into()));
         }
+        let found = self.space().group_at(start).filter(|group| group.start() == start);
+        let Some(group) = found else { return Ok(None) };
+        let place = self.reserve_elsewhere(&group)?;
         let Some(group) = self.bookkeeping.begin_leaving(start)? else { return Ok(None) };
+        drop(place);
         let (candidates, room, moved) = Default::default();
         let mut leaving = LeavingGroup { manager: self, group, candidates, room, moved };
         leaving.empty(advance)?;
@@ -110,9 +114,27 @@ impl TransactionManager {
     }
 }
 
+impl TransactionManager {
+    /// Reserves as much as a group holds and could hold. Once the group leaves, what others were
+    /// promised, and its content, have a place elsewhere.
+    fn reserve_elsewhere(&self, group: &Group) -> Result<Option<Reservation>> {
+        let (space, len_bytes) = (self.space(), group.used() + group.free_bytes());
+        if !group.holds(SpaceKind::System) {
+            let holds_metadata = group.holds(SpaceKind::Metadata);
+            let kind = if holds_metadata { SpaceKind::Metadata } else { SpaceKind::Data };
+            return self.reserve(kind, len_bytes, Priority::Normal).map(Some);
+        }
+        while let Some(len_bytes) = space.missing_system_group(group) {
+            // It must not take the place of a chunk that metadata was promised.
+            let _place = self.reserve(SpaceKind::Metadata, len_bytes, Priority::Normal)?;
+            space.make_system_group()?;
+        }
+        Ok(None)
+    }
+}
+
 impl LeavingGroup<'_> {
     fn empty(&mut self, advance: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
-        self.check_room()?;
         let mut waits = 0;
         while !self.is_empty() {
             if self.candidates.is_empty() && !self.take_candidates()? {
@@ -135,22 +157,6 @@ impl LeavingGroup<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Fails if the other groups, and those that could be made, do not have room for what others
-    /// were promised.
-    fn check_room(&self) -> Result<()> {
-        let (manager, group) = (self.manager, &self.group);
-        let (space, used) = (manager.space(), group.used());
-        let kind = SpaceKind::of_types(group.flags()).expect("a chunk has a type");
-        if kind == SpaceKind::System {
-            return space.make_other_system_group();
-        }
-        if kind == SpaceKind::Data && !group.holds(SpaceKind::Metadata) {
-            return Ok(());
-        }
-        // Its content fits elsewhere, with what others were promised.
-        manager.reserve(SpaceKind::Metadata, used, Priority::Normal).map(drop)
     }
 
     /// Blocks that are copied because data moves give back as much as the copies take. What moves
