@@ -214,13 +214,13 @@ impl Applier {
         let (from, name) = self.names.parent_and_name(path)?;
         let (directory, new_name) = self.names.parent_and_name(to)?;
         let known = self.names.last_at(path);
-        self.names.forget(path);
-        self.names.forget(to);
         let may = |moved: &Inode, replaced: Option<&Inode>| {
             let is_it = known.as_ref().is_none_or(|known| known == moved);
             if is_it { checked.check_names(moved, replaced) } else { Err(CommandProblem::Replaced) }
         };
         from.rename_child_if(name, &directory, new_name, RenameMode::Replace, may)?;
+        self.names.forget(path);
+        self.names.forget(to);
         if let Some(known) = known {
             self.names.note(to, known);
         }
