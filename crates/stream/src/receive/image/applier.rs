@@ -108,10 +108,11 @@ impl Applier {
             let is_about_new = self.is_about_new(path);
             let is_made = self.make_new();
             self.apply_all_deferred();
-            if is_about_new && !is_made {
-                return self.next_error();
-            }
-            let copied = self.copy(path, original, checked);
+            let copied = if is_about_new && !is_made {
+                Err(CommandProblem::NotMade)
+            } else {
+                self.copy(path, original, checked)
+            };
             let (action, failed) = (Action::Copy, copied.err());
             let error = |problem| CommandError { action, path: path.to_vec(), problem };
             self.errors.extend(failed.map(error));
@@ -126,6 +127,7 @@ impl Applier {
 
     fn apply_or_gather(&mut self, command: &Command<'_>, checked: Checked) {
         if command.path().is_some_and(|path| self.is_about_new(path)) && !self.make_new() {
+            self.errors.push_back(CommandError::of(command, CommandProblem::NotMade));
             return;
         }
         if self.batch.add(command, checked, &self.names) {
