@@ -64,18 +64,21 @@ fn a_file_in_the_way_of_a_new_one_stays_as_it_is() {
         (&[mkdir, make_below], b"new/file", "mkdir new; echo theirs > new/file"),
         (&[mkdir, make_below], b"new/file", "mkdir new"),
     ];
+    let theirs = "find . -uid 1001";
     let seen = || {
-        mounted.shell("find . -uid 1001 -printf '%p %i %m %s\\n' | sort; find . -type f -uid 1001 -exec cat {} +; find . -uid 1001 -exec getfattr -d {} +")
+        mounted.shell(&format!(
+            "{theirs} -printf '%p %i %m %s\\n' | sort; {theirs} -type f -exec cat {{}} +; \
+             {theirs} -exec getfattr -d {{}} +"
+        ))
     };
     for caller in callers() {
         for directory in ["open", "sticky"] {
-            for (commands, path, theirs) in cases {
+            for (commands, path, made) in cases {
                 let top = mounted.join(directory);
-                mounted
-                    .shell(&format!("cd {directory}; {theirs}; chown -R 1001:1001 *; sync -f ."));
+                mounted.shell(&format!("cd {directory}; {made}; chown -R 1001:1001 *; sync -f ."));
                 let before = seen();
                 let reports = with_capabilities(caller, || make_program(&top, commands, path));
-                let what = format!("{caller:?} in {directory}: {commands:?} beside {theirs}");
+                let what = format!("{caller:?} in {directory}: {commands:?} beside {made}");
                 assert_eq!(seen(), before, "{what}: {reports:?}");
                 mounted.shell(&format!("rm -r {directory}/*"));
             }

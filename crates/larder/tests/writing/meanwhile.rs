@@ -398,6 +398,34 @@ fn attributes_of_a_copy_stay_with_it_when_another_file_takes_its_place() {
     assert_eq!((secret.metadata().uid, copy.metadata().uid), (owner, 1000));
 }
 
+/// The same for a file that exists before it gets its last name.
+#[test]
+fn a_file_that_a_stream_made_is_the_one_that_it_moves() {
+    let (_fs, root, _memory) = file_system("moved");
+    let secret = root.create("secret", 0o600).unwrap();
+    let top = root.open_directory("/").unwrap();
+    let exchange = |one: &str| {
+        top.rename_child(one.as_ref(), &top, "secret".as_ref(), RenameMode::Exchange).unwrap();
+    };
+    let mut changes = Changes::below(top.clone(), (0, 0));
+    let mut make = |command: Command<'_>| {
+        changes.apply(&command.into(), Checked::Anything).and_then(|()| changes.apply_deferred())
+    };
+    make(Command::Mkfile { path: b"new", ino: 0 }).unwrap();
+    let made = root.open_file("new").unwrap();
+    exchange("new");
+    let rename = Command::Rename { path: b"new", to: b"copy" };
+    let error = make(rename).unwrap_err();
+    assert!(error.to_string().contains("has taken its place"), "{error}");
+    assert!(root.open_file("copy").is_err());
+    exchange("new");
+    make(Command::Chown { path: b"new", uid: 1, gid: 1 }).unwrap();
+    make(rename).unwrap();
+    exchange("copy");
+    make(Command::Chown { path: b"copy", uid: 1000, gid: 1000 }).unwrap();
+    assert_eq!((secret.metadata().uid, made.metadata().uid), (0, 1000));
+}
+
 /// The same for directories, when a stream has used more than it keeps open.
 #[test]
 fn a_path_of_a_stream_leads_to_one_directory() {

@@ -129,6 +129,9 @@ pub enum CommandProblem {
     /// The path leads to another inode than the one that the command is for.
     #[error("another file has taken its place meanwhile: run the command again")]
     Replaced,
+    /// An earlier command should have made the inode, and failed.
+    #[error("it was not made")]
+    NotMade,
     /// The command needs an unsupported feature.
     #[error("{0} is not supported")]
     Unsupported(&'static str),

@@ -108,10 +108,11 @@ impl Applier {
             let is_about_new = self.is_about_new(path);
             let is_made = self.make_new();
             self.apply_all_deferred();
-            if is_about_new && !is_made {
-                return self.next_error();
-            }
-            let copied = self.copy(path, original, checked);
+            let copied = if is_about_new && !is_made {
+                Err(CommandProblem::NotMade)
+            } else {
+                self.copy(path, original, checked)
+            };
             let (action, failed) = (Action::Copy, copied.err());
             let error = |problem| CommandError { action, path: path.to_vec(), problem };
             self.errors.extend(failed.map(error));
@@ -126,6 +127,7 @@ impl Applier {
 
     fn apply_or_gather(&mut self, command: &Command<'_>, checked: Checked) {
         if command.path().is_some_and(|path| self.is_about_new(path)) && !self.make_new() {
+            self.errors.push_back(CommandError::of(command, CommandProblem::NotMade));
             return;
         }
         if self.batch.add(command, checked, &self.names) {
@@ -214,13 +216,13 @@ impl Applier {
         let (from, name) = self.names.parent_and_name(path)?;
         let (directory, new_name) = self.names.parent_and_name(to)?;
         let known = self.names.last_at(path);
-        self.names.forget(path);
-        self.names.forget(to);
         let may = |moved: &Inode, replaced: Option<&Inode>| {
             let is_it = known.as_ref().is_none_or(|known| known == moved);
             if is_it { checked.check_names(moved, replaced) } else { Err(CommandProblem::Replaced) }
         };
         from.rename_child_if(name, &directory, new_name, RenameMode::Replace, may)?;
+        self.names.forget(path);
+        self.names.forget(to);
         if let Some(known) = known {
             self.names.note(to, known);
         }
