@@ -107,6 +107,7 @@ pub use file::used_extent::UsedExtent;
 pub use filesystem::health::{DeviceErrors, DeviceInfo, Health, MadeReadOnly};
 pub use filesystem::options::WriteOptions;
 pub use filesystem::quota::QuotaGroup;
+pub use filesystem::replace::{ReplaceState, ReplaceStatus};
 pub use filesystem::resolve::FilePlace;
 pub use filesystem::scrub::{DeviceScrub, ScrubEnd, ScrubFinding, ScrubOptions, ScrubbedFile};
 #[doc(hidden)]
@@ -131,7 +132,7 @@ pub use item::shown_extent::{Extent, ExtentKind};
 pub use item::subvolume_info::{SubvolumeInfo, SubvolumeName};
 pub use larder_jobs::{Job, JobKind, JobStatus, Jobs};
 pub use larder_scrub::{Counters as ScrubCounters, Fate as ScrubFate, Subject as ScrubSubject};
-pub use larder_transaction::{Conversion, DeviceProgress, Moved, ResyncProgress};
+pub use larder_transaction::{Conversion, DeviceProgress, Moved, Replacement, ResyncProgress};
 pub use scan::{Paths, Scan, ScannedInode};
 pub use stats::{DelayedStats, ExtentMapStats, Stats};
 pub use subvolume::create::SnapshotKind;

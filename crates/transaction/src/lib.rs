@@ -82,7 +82,7 @@ pub use items::{Items, Look};
 pub use log::{FoundLog, LogWriter, Recovery};
 pub use manager::{
     Aborted, BackgroundCommits, Cleaning, Conversion, DataExtent, DataOwner, DeviceProgress,
-    Exclusive, Handle, KeptTrees, NewSnapshot, ResyncProgress, Tell, TransactionHook,
+    Exclusive, Handle, KeptTrees, NewSnapshot, Replacement, ResyncProgress, Tell, TransactionHook,
     TransactionManager, Trees,
 };
 pub use quota::{Counted, QuotaLimit, QuotaReservation, Quotas};

@@ -8,11 +8,12 @@ use larder_device::{Device, DeviceError};
 use larder_format::item::DevItem;
 use larder_format::{Physical, Uuid};
 use larder_locks::elsewhere;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::errors::{Baseline, DeviceErrors};
 use crate::report::ReportLimit;
 use crate::stats::DeviceCounters;
+use crate::twin::Twin;
 
 /// A device of the file system, present or missing.
 #[derive(Debug)]
@@ -32,6 +33,10 @@ pub struct VolumeDevice {
     pub(crate) counters: DeviceCounters,
     pub(crate) baseline: Baseline,
     pub(crate) reports: ReportLimit,
+    pub(crate) twin: RwLock<Option<Arc<Twin>>>,
+    pub(crate) is_avoided: AtomicBool,
+    /// It was a twin until now, and no commit has told so yet.
+    pub(crate) took_place: AtomicBool,
 }
 
 impl VolumeDevice {
@@ -62,6 +67,9 @@ impl VolumeDevice {
             counters: DeviceCounters::default(),
             baseline: Baseline::default(),
             reports: ReportLimit::default(),
+            twin: RwLock::default(),
+            is_avoided: AtomicBool::new(false),
+            took_place: AtomicBool::new(false),
         }
     }
 
@@ -135,9 +143,19 @@ impl VolumeDevice {
         Some(result)
     }
 
-    /// Writes the buffers one after the other; does nothing and succeeds on a missing device and on
-    /// a seed.
+    /// Writes the buffers one after the other, to its twin too; does nothing and succeeds on a missing
+    /// device and on a seed.
     pub(crate) fn write(&self, bufs: &[IoSlice<'_>], at: Physical) -> Result<(), DeviceError> {
+        self.write_to_twin(bufs, at);
+        self.write_only_here(bufs, at)
+    }
+
+    /// The same without the twin.
+    pub(crate) fn write_only_here(
+        &self,
+        bufs: &[IoSlice<'_>],
+        at: Physical,
+    ) -> Result<(), DeviceError> {
         let Some(device) = self.written_to() else { return Ok(()) };
         self.counters.writes.add(1);
         self.counters.written_bytes.add(bufs.iter().map(|buf| buf.len() as u64).sum());
@@ -157,6 +175,9 @@ impl VolumeDevice {
     }
 
     pub(crate) fn flush(&self) -> Result<(), DeviceError> {
+        if let Some(twin) = self.twin() {
+            twin.flush();
+        }
         let Some(device) = self.written_to() else { return Ok(()) };
         elsewhere(|| device.flush()).inspect_err(|error| {
             self.counters.flush_errors.add(1);
@@ -164,8 +185,16 @@ impl VolumeDevice {
         })
     }
 
+    pub(crate) fn discard(&self, at: Physical, len_bytes: u64) -> Result<(), DeviceError> {
+        if let Some(twin) = self.twin() {
+            twin.discard(at, len_bytes);
+        }
+        let Some(device) = self.written_to() else { return Ok(()) };
+        elsewhere(|| device.discard(at.0, len_bytes))
+    }
+
     pub(crate) fn flushes_in_one_step(&self) -> bool {
-        self.written_to().is_some_and(|device| device.flushes_in_one_step())
+        !self.has_twin() && self.written_to().is_some_and(|device| device.flushes_in_one_step())
     }
 
     pub(crate) fn wants_discards(&self) -> bool {

@@ -11,6 +11,7 @@ use crate::geometry::Geometry;
 use crate::member::VolumeDevice;
 use crate::problem::ReadError;
 use crate::stats::VolumeStats;
+use crate::twin::FoundTwin;
 
 /// Which mirror is tried first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct Volume {
     is_writable: bool,
     /// Ids that headers of tree blocks may carry: the file system's, and those of its seeds.
     pub(crate) block_fsids: Vec<Uuid>,
+    /// Was found beside the devices.
+    pub(crate) found_twin: Option<FoundTwin>,
     /// Replaced as a whole, so that requests hold no lock while they use it.
     pub(crate) geometry: RankedRwLock<Arc<Geometry>, GEOMETRY>,
     /// Shared by writes, exclusive while content is copied that a write could change in place.
@@ -80,6 +83,7 @@ impl Volume {
             superblock: RankedRwLock::new(superblock),
             is_writable,
             block_fsids,
+            found_twin: None,
             geometry: RankedRwLock::new(Arc::new(geometry)),
             writing: RankedRwLock::new(()),
         }

@@ -8,6 +8,7 @@ pub(crate) mod kept_state;
 pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod quota;
+pub(crate) mod replace;
 pub(crate) mod resolve;
 pub(crate) mod scrub;
 pub(crate) mod settings;

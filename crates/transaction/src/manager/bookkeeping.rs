@@ -216,6 +216,16 @@ impl Bookkeeping {
         Ok(Some((group, to)))
     }
 
+    /// Keeps the group at `start` from being removed, until the caller says that it does not
+    /// [move](Group::set_moves). `None` if it is gone.
+    pub(super) fn hold_group(&self, start: Logical) -> Result<Option<Arc<Group>>> {
+        // No thread removes groups meanwhile.
+        let _editing = self.editing.lock();
+        self.write_created_groups()?;
+        let group = self.tree_space.space.group_at(start).filter(|group| group.start() == start);
+        Ok(group.inspect(|group| group.set_moves(true)))
+    }
+
     /// Puts the layout to which a chunk has moved into the trees, in place of the one before.
     pub(super) fn exchange_layouts(&self, group: &Group, to: &Arc<Chunk>) -> Result<()> {
         let _editing = self.editing.lock();

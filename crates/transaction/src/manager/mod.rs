@@ -62,7 +62,7 @@ pub use abort::Aborted;
 pub use background::BackgroundCommits;
 pub use cleaning::Cleaning;
 pub use data_references::{DataExtent, DataOwner};
-pub use devices::{Conversion, DeviceProgress, Tell};
+pub use devices::{Conversion, DeviceProgress, Replacement, Tell};
 pub use exclusive::Exclusive;
 pub use handle::Handle;
 pub use hook::TransactionHook;

@@ -80,6 +80,7 @@ impl TransactionManager {
     fn load(volume: Arc<Volume>, cache: Arc<BlockCache>) -> Result<Self> {
         load::check_writable(&volume)?;
         let manager = Self::load_trees(volume, cache).map_err(Error::while_opening)?;
+        manager.take_replace_up().map_err(Error::while_opening)?;
         renew_first_superblocks(&manager)?;
         Ok(manager)
     }
@@ -124,6 +125,7 @@ impl TransactionManager {
             space_waiters: SpaceWaiters::default(),
             committing: RankedMutex::default(),
             device_work: Mutex::default(),
+            finishing: Mutex::default(),
             hook: OnceLock::new(),
         })
     }

@@ -46,6 +46,8 @@ pub(super) fn bring_devices_up_to_date(
     let volume = manager.volume();
     if volume.devices().iter().any(|device| device.is_missing() && !device.is_seed()) {
         manager.change_superblock(|_| ());
+    }
+    if manager.has_changes() {
         manager.commit()?;
     }
     let stale = volume.stale_devices();

@@ -14,6 +14,7 @@ use super::abort::{Abort, Aborted};
 use super::bookkeeping::Bookkeeping;
 use super::cleaning::Cleaning;
 use super::commit_timer::CommitTimer;
+use super::devices::Finishing;
 use super::durable::DurableState;
 use super::exclusive::Exclusive;
 use super::handle::Handle;
@@ -44,6 +45,7 @@ pub struct TransactionManager {
     pub(super) committing: RankedMutex<Logs, COMMITTING>,
     /// Locked by the thread that adds, removes, resizes or converts.
     pub(super) device_work: Mutex<()>,
+    pub(super) finishing: Mutex<Finishing>,
     pub(super) hook: OnceLock<Arc<dyn TransactionHook>>,
 }
 

@@ -94,8 +94,8 @@ impl Group {
         *self.chunk.write() = chunk;
     }
 
-    /// Says whether the chunk moves.
-    pub(super) fn set_moves(&self, moves: bool) {
+    /// Says whether the chunk moves, or is copied: the group stays as long as it does.
+    pub(crate) fn set_moves(&self, moves: bool) {
         self.moves.store(moves, SeqCst);
     }
 

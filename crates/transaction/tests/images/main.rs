@@ -8,6 +8,7 @@ mod hostile;
 mod kernel_images;
 mod manager;
 mod panics;
+mod replace;
 mod snapshots;
 mod support;
 mod threads;

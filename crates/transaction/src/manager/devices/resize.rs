@@ -21,8 +21,18 @@ impl TransactionManager {
     /// If this thread has a [`Handle`](crate::Handle).
     pub fn resize_device(&self, devid: u64, total_bytes: u64, tell: &Tell<'_>) -> Result<Moved> {
         let mut work = DeviceWork::begin(self, tell)?;
-        let device = self.volume().device(devid).ok_or_else(|| no_device(devid))?;
-        let total_bytes = total_bytes - total_bytes % u64::from(self.volume().sectorsize());
+        work.resize(devid, total_bytes)?;
+        Ok(work.moved)
+    }
+}
+
+impl DeviceWork<'_> {
+    /// Does what [`TransactionManager::resize_device`] says.
+    pub(super) fn resize(&mut self, devid: u64, total_bytes: u64) -> Result<()> {
+        let manager = self.manager;
+        let volume = manager.volume();
+        let device = volume.device(devid).ok_or_else(|| no_device(devid))?;
+        let total_bytes = total_bytes - total_bytes % u64::from(volume.sectorsize());
         let before = device.dev_item().total_bytes.get();
         if let Some(present) = device.device()
             && total_bytes > present.len_bytes()
@@ -30,23 +40,23 @@ impl TransactionManager {
             let reason = format!("device {devid} ({}) is smaller", present.name());
             return Err(Error::Devices(reason));
         }
-        let limited = Limited { manager: self, devid, before };
-        self.space().change_devices(|devices| {
+        let limited = Limited { manager, devid, before };
+        manager.space().change_devices(|devices| {
             devices.change(devid, |device| device.total_bytes = total_bytes);
         });
-        work.move_chunks(
+        self.move_chunks(
             |chunk| chunk.stripes().iter().any(|stripe| passes(chunk, stripe, devid, total_bytes)),
             Chunk::profile,
             |chunk, stripe| passes(chunk, stripe, devid, total_bytes),
         )?;
-        let usage = self.space().usage(SpaceKind::Metadata);
+        let usage = manager.space().usage(SpaceKind::Metadata);
         if usage.taken() + usage.global_reserve > usage.total + usage.unallocated {
             let len_bytes = usage.global_reserve;
             return Err(Error::NoSpace { kind: SpaceKind::Metadata, len_bytes });
         }
-        work.change_device(devid, |item| item.total_bytes = total_bytes.into())?;
+        self.change_device(devid, |item| item.total_bytes = total_bytes.into())?;
         limited.end();
-        Ok(work.moved)
+        Ok(())
     }
 }
 
