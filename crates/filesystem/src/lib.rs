@@ -113,7 +113,7 @@ pub use filesystem::scrub::{DeviceScrub, ScrubEnd, ScrubFinding, ScrubOptions, S
 #[doc(hidden)]
 pub use filesystem::space::BlockGroup;
 pub use filesystem::space::{Capacity, GlobalReserve};
-pub use filesystem::spaces::{Space, SpaceKind, Spaces};
+pub use filesystem::spaces::{Incomplete, Space, SpaceKind, Spaces};
 pub use filesystem::tree_items::{TreeItem, TreeItems};
 pub use handle::directory::Directory;
 pub use handle::file::File;

@@ -47,7 +47,18 @@ where
 }
 
 /// A request that reads a structure and answers with a number.
-pub(crate) fn ask<const REQUEST: Opcode, T>(inode: impl AsFd, mut input: T) -> io::Result<i32>
+pub(crate) fn ask<const REQUEST: Opcode, T>(inode: impl AsFd, input: T) -> io::Result<i32>
+where
+    T: FromBytes + IntoBytes,
+{
+    Ok(ask_and_fill::<REQUEST, T>(inode, input)?.1)
+}
+
+/// A request that reads a structure, fills it, and answers with a number.
+pub(crate) fn ask_and_fill<const REQUEST: Opcode, T>(
+    inode: impl AsFd,
+    mut input: T,
+) -> io::Result<(T, i32)>
 where
     T: FromBytes + IntoBytes,
 {
@@ -55,7 +66,8 @@ where
     let asked = Asked { request: REQUEST, structure: (&raw mut input).cast() };
     // SAFETY: the request reads and fills a structure of the size in its number, which is that of
     // `T`, of which all bytes are valid, and which lives as long as the call.
-    Ok(unsafe { ioctl(inode, asked) }?)
+    let answer = unsafe { ioctl(inode, asked) }?;
+    Ok((input, answer))
 }
 
 /// A request that answers with a number.

@@ -23,6 +23,8 @@ pub enum JobKind {
     },
     /// Gives block groups other profiles.
     Convert,
+    /// Gives block groups the copies that they lack.
+    Complete,
     /// Copies everything on a device to another, which takes its place.
     ReplaceDevice {
         /// Id of the device.
@@ -53,6 +55,7 @@ impl fmt::Display for JobKind {
             Self::RemoveDevice { device } => write!(f, "removal of device {device}"),
             Self::ResizeDevice { device } => write!(f, "resize of device {device}"),
             Self::ReplaceDevice { device } => write!(f, "replace of device {device}"),
+            Self::Complete => f.write_str("completion of copies"),
             Self::Convert => f.write_str("conversion to other profiles"),
         }
     }

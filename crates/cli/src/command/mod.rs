@@ -15,6 +15,7 @@ mod export;
 mod filesystem;
 mod getfattr;
 mod health;
+mod image;
 mod import;
 mod inspect;
 mod install_links;
@@ -29,6 +30,7 @@ mod objects;
 mod property;
 mod receive;
 mod reflink;
+mod replace;
 mod report;
 mod rm;
 mod scrub;
@@ -104,6 +106,8 @@ enum Command {
     Filesystem(filesystem::Filesystem),
     Getfattr(getfattr::Getfattr),
     Health(health::Health),
+    #[command(subcommand)]
+    Image(image::Image),
     Import(import::Import),
     #[command(subcommand, visible_alias = "inspect-internal", aliases = ["i", "in", "ins"])]
     Inspect(inspect::Inspect),
@@ -121,6 +125,9 @@ enum Command {
     Property(property::Property),
     Receive(receive::Receive),
     Reflink(reflink::Reflink),
+    // Not one of `report`, which btrfs-progs does not have.
+    #[command(subcommand, alias = "rep")]
+    Replace(replace::Replace),
     Report(report::Report),
     Rm(rm::Rm),
     #[command(subcommand)]
@@ -186,6 +193,7 @@ impl Command {
             Self::Filesystem(command) => command.run(global),
             Self::Getfattr(command) => command.run(global),
             Self::Health(command) => command.run(global),
+            Self::Image(command) => command.run(global),
             Self::Import(command) => command.run(),
             Self::Inspect(command) => command.run(global),
             Self::InstallLinks(command) => command.run(global),
@@ -204,6 +212,7 @@ impl Command {
             Self::Mkfs(command) => command.run(global),
             Self::Receive(command) => command.run(global),
             Self::Reflink(command) => command.run(),
+            Self::Replace(command) => command.run(global),
             Self::Report(command) => command.run(global),
             Self::Send(command) => command.run(global),
             Self::Scrub(command) => command.run(global),

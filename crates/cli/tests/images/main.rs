@@ -19,6 +19,7 @@ mod owners;
 mod partitions;
 mod qcow2;
 mod receive;
+mod replace;
 mod report;
 mod scrub;
 mod support;

@@ -5,6 +5,7 @@ pub(crate) mod commit;
 pub(crate) mod devices;
 pub(crate) mod health;
 pub(crate) mod kept_state;
+pub(crate) mod minimum;
 pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod quota;

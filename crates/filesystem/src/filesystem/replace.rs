@@ -4,7 +4,7 @@ use larder_format::item::{DevReplaceItem, replace_state};
 use larder_format::objectid::DEV_TREE;
 use larder_format::read_exact_item;
 use larder_jobs::JobKind;
-use larder_transaction::{DeviceProgress, Moved, Replacement};
+use larder_transaction::{DeviceProgress, Moved, Replacement, TransactionManager};
 
 use crate::error::{Error, Result};
 use crate::handle::filesystem::Filesystem;
@@ -91,6 +91,17 @@ impl Filesystem {
             writer.manager().cancel_replace()?;
         }
         Ok(is_unfinished)
+    }
+
+    /// Gives block groups that have [fewer copies](crate::Space::incomplete) than the safest of their
+    /// purpose the profile of these. Opening does that when a device comes back, and so do removing and
+    /// replacing one that is missing. It is a [job](crate::Jobs).
+    ///
+    /// # Errors
+    /// With [`NoSpace`](crate::ErrorKind::NoSpace) if the devices have no room for a block group. Those
+    /// that were completed before stay so.
+    pub fn complete_redundancy(&self, tell: &dyn Fn(DeviceProgress)) -> Result<Moved> {
+        self.as_job(JobKind::Complete, tell, TransactionManager::complete_redundancy)
     }
 
     /// What became of the last replace.

@@ -237,6 +237,42 @@ impl Bookkeeping {
         tree.replace(block_group_key(to), block_group_item(group).as_bytes())
     }
 
+    /// Cuts a group after its last content, and leaves so much free there. Returns whether there was
+    /// anything to cut.
+    pub(super) fn cut_group(&self, group: &Group, spare_bytes: u64) -> Result<bool> {
+        let _editing = self.editing.lock();
+        self.write_created_groups()?;
+        let space = &self.tree_space.space;
+        let from = group.chunk();
+        let Some(to) = space.begin_cut(group, spare_bytes) else { return Ok(false) };
+        if let Some(tree) = self.trees.free_space.clone() {
+            let mut tree = TreeItems::new(tree);
+            let sectorsize = self.volume.sectorsize();
+            let before = free_space_of(&from, sectorsize);
+            let free = before.load(&tree)?;
+            before.delete(&mut tree)?;
+            let after = free_space_of(&to, sectorsize);
+            after.create(&mut tree)?;
+            let mut at = to.logical().0;
+            for range in free {
+                if at < range.start.min(to.end().0) {
+                    after.take(&mut tree, &(at..range.start.min(to.end().0)))?;
+                }
+                at = range.end;
+            }
+            if at < to.end().0 {
+                after.take(&mut tree, &(at..to.end().0))?;
+            }
+        }
+        let mut tree = TreeItems::new(self.trees.block_group.clone());
+        tree.remove(block_group_key(&from))?;
+        space.cut(group, to.clone());
+        self.volume.replace_chunk(to.clone())?;
+        tree.insert(block_group_key(&to), block_group_item(group).as_bytes())?;
+        self.with_chunk_trees(|trees, devices| replace_chunk(trees, devices, &from, &to))?;
+        Ok(true)
+    }
+
     /// Changes the items of devices in the chunk tree and the device tree.
     pub(super) fn edit_devices(
         &self,

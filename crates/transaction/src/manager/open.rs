@@ -81,6 +81,7 @@ impl TransactionManager {
         load::check_writable(&volume)?;
         let manager = Self::load_trees(volume, cache).map_err(Error::while_opening)?;
         manager.take_replace_up().map_err(Error::while_opening)?;
+        warn_of_incomplete(&manager);
         renew_first_superblocks(&manager)?;
         Ok(manager)
     }
@@ -128,6 +129,20 @@ impl TransactionManager {
             finishing: Mutex::default(),
             hook: OnceLock::new(),
         })
+    }
+}
+
+/// Tells of block groups that have fewer copies than they should.
+fn warn_of_incomplete(manager: &TransactionManager) {
+    let space = manager.space();
+    let groups = space.groups().into_iter().filter(|group| group.used() > 0);
+    let incomplete = groups.filter(|group| space.complete_profile(group).is_some());
+    let bytes: u64 = incomplete.map(|group| group.used()).sum();
+    if bytes > 0 {
+        tracing::warn!(
+            "{bytes} bytes have fewer copies than they should: 'larder filesystem redundancy' shows \
+             and completes them"
+        );
     }
 }
 

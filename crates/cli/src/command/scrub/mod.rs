@@ -1,6 +1,6 @@
 //! `larder scrub`: every copy on every device is verified, and bad ones are repaired.
 
-mod background;
+pub mod background;
 mod cancel;
 mod limit;
 mod place;

@@ -16,6 +16,7 @@ mod files;
 mod health;
 mod info;
 mod inode;
+mod replace;
 mod scrub;
 mod search;
 mod subvolume;
@@ -68,6 +69,8 @@ fn dispatch(request: Opcode, ioctl: &mut Ioctl<'_>) -> Outcome {
         abi::GET_DEV_STATS => health::device_errors(ioctl),
         abi::RESIZE => devices::resize(ioctl),
         abi::RM_DEV_V2 => devices::remove(ioctl),
+        abi::COMPLETE => devices::complete(ioctl),
+        abi::DEV_REPLACE => replace::replace(ioctl),
         abi::SCRUB => scrub::scrub(ioctl),
         abi::SCRUB_CANCEL => scrub::cancel(ioctl),
         abi::SCRUB_PROGRESS => scrub::progress(ioctl),

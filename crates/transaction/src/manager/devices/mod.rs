@@ -9,7 +9,9 @@
 //! - New chunks avoid what is to become empty from the beginning of the work on.
 
 mod add;
+mod complete;
 mod convert;
+mod minimum;
 mod remove;
 mod replace;
 mod resize;

@@ -219,7 +219,10 @@ impl TransactionManager {
             }
         };
         match copied {
-            Ok(()) => self.finish(item, devid),
+            Ok(()) => {
+                self.finish(item, devid)?;
+                if source.is_missing() { work.complete_after_loss() } else { Ok(()) }
+            }
             Err(error) if source.twin_failures() > 0 => {
                 self.give_up(item, devid)?;
                 Err(error)

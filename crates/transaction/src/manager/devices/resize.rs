@@ -33,17 +33,13 @@ impl DeviceWork<'_> {
         let volume = manager.volume();
         let device = volume.device(devid).ok_or_else(|| no_device(devid))?;
         let total_bytes = total_bytes - total_bytes % u64::from(volume.sectorsize());
-        let before = device.dev_item().total_bytes.get();
         if let Some(present) = device.device()
             && total_bytes > present.len_bytes()
         {
             let reason = format!("device {devid} ({}) is smaller", present.name());
             return Err(Error::Devices(reason));
         }
-        let limited = Limited { manager, devid, before };
-        manager.space().change_devices(|devices| {
-            devices.change(devid, |device| device.total_bytes = total_bytes);
-        });
+        let limited = Limited::new(manager, devid, total_bytes);
         self.move_chunks(
             |chunk| chunk.stripes().iter().any(|stripe| passes(chunk, stripe, devid, total_bytes)),
             Chunk::profile,
@@ -61,13 +57,23 @@ impl DeviceWork<'_> {
 }
 
 /// A device that is used as if it had another size, until this is dropped.
-struct Limited<'m> {
+pub(super) struct Limited<'m> {
     manager: &'m TransactionManager,
     devid: u64,
     before: u64,
 }
 
-impl Limited<'_> {
+impl<'m> Limited<'m> {
+    pub(super) fn new(manager: &'m TransactionManager, devid: u64, total_bytes: u64) -> Self {
+        let mut before = total_bytes;
+        manager.space().change_devices(|devices| {
+            devices.change(devid, |device| {
+                before = std::mem::replace(&mut device.total_bytes, total_bytes);
+            });
+        });
+        Self { manager, devid, before }
+    }
+
     /// It has that size.
     fn end(self) {
         std::mem::forget(self);
