@@ -21,8 +21,8 @@ pub const REPLACE_STARTED: u64 = 1;
 /// How far a replace is.
 pub type ReplaceProgress = ReplaceStatusArgs;
 
-/// Copies everything on a device to the one at `target`, which takes its place. Returns when that has
-/// ended.
+/// Copies everything on a device to the one at `target`, which takes its place. Returns when that
+/// has ended.
 pub fn start_replace(
     inside: impl AsFd,
     devid: u64,

@@ -143,8 +143,8 @@ impl VolumeDevice {
         Some(result)
     }
 
-    /// Writes the buffers one after the other, to its twin too; does nothing and succeeds on a missing
-    /// device and on a seed.
+    /// Writes the buffers one after the other, to its twin too; does nothing and succeeds on a
+    /// missing device and on a seed.
     pub(crate) fn write(&self, bufs: &[IoSlice<'_>], at: Physical) -> Result<(), DeviceError> {
         self.write_to_twin(bufs, at);
         self.write_only_here(bufs, at)

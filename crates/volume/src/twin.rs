@@ -1,10 +1,12 @@
 //! A device that is to take the place of another: its twin.
 //!
 //! # Invariants
-//! - From [`Volume::attach_twin`] on, every write to the device goes to the same address of its twin
+//! - From [`Volume::attach_twin`] on, every write to the device goes to the same address of its
+//!   twin
 //!   too, also while the device itself is missing. So once all that was there before is
 //!   [copied](Volume::copy_to_other), both have the same content.
-//! - A twin that fails is no loss for the file system: the failure is counted, the twin gets nothing
+//! - A twin that fails is no loss for the file system: the failure is counted, the twin gets
+//!   nothing
 //!   more, and it takes no place.
 //! - A twin has superblocks of its own, of device 0, as the kernel gives them. Nothing but these
 //!   differs.

@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::handle::filesystem::Filesystem;
 
 impl Filesystem {
-    /// Makes the file system on a device as small as it can be: block groups are cut after their last
-    /// content, and move down. What is free between files stays. The device itself keeps its
+    /// Makes the file system on a device as small as it can be: block groups are cut after their
+    /// last content, and move down. What is free between files stays. The device itself keeps its
     /// length. Returns the size, and what moved. It is a [job](crate::Jobs), and other threads may
     /// use the file system meanwhile. Calls `tell` in this thread with the progress.
     ///

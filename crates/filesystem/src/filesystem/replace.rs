@@ -45,18 +45,17 @@ pub enum ReplaceState {
 }
 
 impl Filesystem {
-    /// Copies everything on a device, which may be missing, to another, which then has its place, its
-    /// id and its UUID. What the target has is lost. If it is smaller, the device becomes that small
-    /// first. It is a [job](crate::Jobs), and other threads may use the file system meanwhile. Calls
-    /// `tell` in this thread with the progress.
+    /// Copies everything on a device, which may be missing, to another, which then has its place,
+    /// its id and its UUID. What the target has is lost. If it is smaller, the device becomes that
+    /// small first. It is a [job](crate::Jobs), and other threads may use the file system
+    /// meanwhile. Calls `tell` in this thread with the progress.
     ///
     /// The kernel can go on with a replace that is interrupted, and
     /// [`resume_replace`](Self::resume_replace) with one of the kernel.
     ///
-    /// # Errors
-    /// Those of [`resize_device`](Self::resize_device), if the target is smaller. With
-    /// [`Io`](crate::ErrorKind::Io) if data without checksums cannot be read: then it can be resumed
-    /// without the files of that data.
+    /// # Errors Those of [`resize_device`](Self::resize_device), if the target is smaller. With
+    /// [`Io`](crate::ErrorKind::Io) if data without checksums cannot be read: then it can be
+    /// resumed without the files of that data.
     pub fn replace_device(
         &self,
         wanted: &Replacement,
@@ -78,8 +77,8 @@ impl Filesystem {
         })
     }
 
-    /// Cancels a replace that was interrupted, or waits until one that goes on has ended and cancels
-    /// it. The target has no superblock afterwards. Returns whether there was one.
+    /// Cancels a replace that was interrupted, or waits until one that goes on has ended and
+    /// cancels it. The target has no superblock afterwards. Returns whether there was one.
     ///
     /// # Errors
     /// If a device fails.
@@ -93,13 +92,12 @@ impl Filesystem {
         Ok(is_unfinished)
     }
 
-    /// Gives block groups that have [fewer copies](crate::Space::incomplete) than the safest of their
-    /// purpose the profile of these. Opening does that when a device comes back, and so do removing and
-    /// replacing one that is missing. It is a [job](crate::Jobs).
+    /// Gives block groups that have [fewer copies](crate::Space::incomplete) than the safest of
+    /// their purpose the profile of these. Opening does that when a device comes back, and so do
+    /// removing and replacing one that is missing. It is a [job](crate::Jobs).
     ///
-    /// # Errors
-    /// With [`NoSpace`](crate::ErrorKind::NoSpace) if the devices have no room for a block group. Those
-    /// that were completed before stay so.
+    /// # Errors With [`NoSpace`](crate::ErrorKind::NoSpace) if the devices have no room for a block
+    /// group. Those that were completed before stay so.
     pub fn complete_redundancy(&self, tell: &dyn Fn(DeviceProgress)) -> Result<Moved> {
         self.as_job(JobKind::Complete, tell, TransactionManager::complete_redundancy)
     }

@@ -306,8 +306,8 @@ structure! {
     }
 }
 structure! {
-    /// `struct btrfs_ioctl_dev_replace_start_params`, as long as the union. On a mount of larder, an
-    /// empty name of the target means to go on with what was interrupted.
+    /// `struct btrfs_ioctl_dev_replace_start_params`, as long as the union. On a mount of larder,
+    /// an empty name of the target means to go on with what was interrupted.
     ReplaceStart, 2072 {
         source: u64,
         avoids_source: u64,

@@ -237,8 +237,8 @@ impl Bookkeeping {
         tree.replace(block_group_key(to), block_group_item(group).as_bytes())
     }
 
-    /// Cuts a group after its last content, and leaves so much free there. Returns whether there was
-    /// anything to cut.
+    /// Cuts a group after its last content, and leaves so much free there. Returns whether there
+    /// was anything to cut.
     pub(super) fn cut_group(&self, group: &Group, spare_bytes: u64) -> Result<bool> {
         let _editing = self.editing.lock();
         self.write_created_groups()?;

@@ -140,8 +140,8 @@ fn warn_of_incomplete(manager: &TransactionManager) {
     let bytes: u64 = incomplete.map(|group| group.used()).sum();
     if bytes > 0 {
         tracing::warn!(
-            "{bytes} bytes have fewer copies than they should: 'larder filesystem redundancy' shows \
-             and completes them"
+            "{bytes} bytes have fewer copies than they should: 'larder filesystem redundancy' \
+             shows and completes them"
         );
     }
 }

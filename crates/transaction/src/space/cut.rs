@@ -1,7 +1,8 @@
 //! Cutting block groups after their last content.
 //!
 //! # Invariants
-//! - From [`Space::begin_cut`] on no thread gets anything after the new end. It was free in the last
+//! - From [`Space::begin_cut`] on no thread gets anything after the new end. It was free in the
+//!   last
 //!   durable state too, so that its place on the devices may get other content at once.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,8 +25,7 @@ impl Space {
             return None;
         }
         let len_bytes = stripe_bytes * data_stripes;
-        let stripes = chunk.stripes().iter().copied();
-        let to = Chunk::new(chunk.logical(), len_bytes, chunk.flags(), stripes).ok()?;
+        let to = Chunk::new(chunk.logical(), len_bytes, chunk.flags(), chunk.stripes()).ok()?;
         group.claim_end(to.end().0).then_some(to)
     }
 
@@ -70,8 +70,8 @@ impl Group {
         end
     }
 
-    /// Takes all that is free from an address on. Returns whether nothing else is there but the places
-    /// of superblock copies.
+    /// Takes all that is free from an address on. Returns whether nothing else is there but the
+    /// places of superblock copies.
     fn claim_end(&self, start: u64) -> bool {
         let end = self.range().end;
         let taken = self.taken_in(start..end);

@@ -465,8 +465,8 @@ impl Space {
         self.volume.devices().iter().any(|device| device.is_missing() && !device.is_seed())
     }
 
-    /// The profile that a group should have: that of the safest ones of its kind. `None` if it has as
-    /// many copies.
+    /// The profile that a group should have: that of the safest ones of its kind. `None` if it has
+    /// as many copies.
     pub fn complete_profile(&self, group: &Group) -> Option<Profile> {
         let kind = SpaceKind::of_types(group.flags())?;
         let (own, safest) = (group.chunk().profile(), self.policy.read().safest(kind));

@@ -46,7 +46,8 @@ impl ProfilePolicy {
         self.safest[kind as usize]
     }
 
-    /// Looks at the devices that are there, if some are missing. `has_room` says whether a chunk fits.
+    /// Looks at the devices that are there, if some are missing. `has_room` says whether a chunk
+    /// fits.
     pub(super) fn look_at_devices(
         &mut self,
         devices: Option<&Devices>,

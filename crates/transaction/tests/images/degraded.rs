@@ -1,5 +1,5 @@
-//! What is written while a device is missing has as many copies as the others allow, and all that it
-//! should have afterwards.
+//! What is written while a device is missing has as many copies as the others allow, and all that
+//! it should have afterwards.
 
 use std::fs::{self, File};
 use std::ops::ControlFlow;

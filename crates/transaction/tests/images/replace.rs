@@ -1,5 +1,5 @@
-//! A device is replaced while files come and go: the kernel and both checkers find everything on the
-//! target. What one side began, the other ends. So it is after a power cut at any point.
+//! A device is replaced while files come and go: the kernel and both checkers find everything on
+//! the target. What one side began, the other ends. So it is after a power cut at any point.
 
 use std::fs::File;
 use std::ops::ControlFlow;

@@ -221,7 +221,8 @@ impl Devices {
         }
     }
 
-    /// Shortens the places of a chunk, which has its new length already: there is nothing in the rest.
+    /// Shortens the places of a chunk, which has its new length already: there is nothing in the
+    /// rest.
     pub fn shorten(&mut self, chunk: &Chunk) {
         for stripe in chunk.stripes() {
             let end = stripe.physical.0 + chunk.bytes_per_stripe();

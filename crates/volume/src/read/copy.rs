@@ -102,7 +102,8 @@ impl Geometry {
     }
 
     /// The copies of a segment in the order in which they are tried: mirrors, as the read policy
-    /// says, avoided ones later, and missing ones last; then parity; then mirrors that are out of date.
+    /// says, avoided ones later, and missing ones last; then parity; then mirrors that are out of
+    /// date.
     pub(crate) fn copy_order(
         &self,
         chunk: &Chunk,

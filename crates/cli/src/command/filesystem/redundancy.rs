@@ -22,10 +22,10 @@ use crate::units::Units;
 
 /// Show what has fewer copies than it should, and complete it
 ///
-/// While a device is missing, new block groups have as many copies as the others allow. Larder gives
-/// them the rest when the device comes back, and when it is removed or replaced; the kernel does
-/// not, and one more lost device takes what has one copy. The profile that block groups should have
-/// is the safest that others of their kind have.
+/// While a device is missing, new block groups have as many copies as the others allow. Larder
+/// gives them the rest when the device comes back, and when it is removed or replaced; the kernel
+/// does not, and one more lost device takes what has one copy. The profile that block groups should
+/// have is the safest that others of their kind have.
 ///
 /// Exit codes:
 ///   0  everything has all copies

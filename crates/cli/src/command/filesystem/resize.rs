@@ -23,8 +23,8 @@ use crate::units::Units;
 /// gets the new length too: it grows before, and is cut after. A partition or the disk in a qcow2
 /// image keeps its size, which limits that of the file system.
 ///
-/// `min` cuts block groups after their last content and moves them down as far as there is room. What
-/// is free between files stays.
+/// `min` cuts block groups after their last content and moves them down as far as there is room.
+/// What is free between files stays.
 ///
 /// Examples:
 ///   larder filesystem resize +10G disk.img
@@ -35,10 +35,9 @@ use crate::units::Units;
 pub struct Resize {
     #[command(flatten)]
     source: Source,
-    /// Bytes, or with k, m, g, ... after it of their powers of 1024; with + or - before it to add or
-    /// take as many; `max` for all of the device; `min` for as little as possible; `cancel` to end a resize
-    /// of a mount. Before it, the id of a device and a colon: 1 unless
-    /// given
+    /// Bytes, or with k, m, g, ... after it of their powers of 1024; with + or - before it to add
+    /// or take as many; `max` for all of the device; `min` for as little as possible; `cancel` to
+    /// end a resize of a mount. Before it, the id of a device and a colon: 1 unless given
     #[arg(
         value_name = "[DEVID:][+/-]SIZE or [DEVID:]max or min or cancel",
         allow_hyphen_values = true

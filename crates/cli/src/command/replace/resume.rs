@@ -11,8 +11,8 @@ use crate::source::Source;
 
 /// Go on with a replace that was interrupted, by the kernel too
 ///
-/// The target must be there: it is found beside the other devices, or named with --device. The kernel
-/// goes on by itself when it mounts the file system.
+/// The target must be there: it is found beside the other devices, or named with --device. The
+/// kernel goes on by itself when it mounts the file system.
 ///
 /// Example: larder replace resume --device new.img disk.img
 #[derive(Debug, Args)]

@@ -25,8 +25,8 @@ const LOOKS: Duration = Duration::from_millis(500);
 /// Copy everything on a device to another, which takes its place
 ///
 /// The target gets the id and the UUID of the device, whose superblocks are overwritten at the end.
-/// If the target is smaller, what lies after its end is moved first. What the target had is lost. The
-/// file system can be used meanwhile. It takes as long as copying what is in use.
+/// If the target is smaller, what lies after its end is moved first. What the target had is lost.
+/// The file system can be used meanwhile. It takes as long as copying what is in use.
 ///
 /// When it is interrupted, 'replace resume' goes on, and so does the kernel when it mounts the file
 /// system with the target; 'replace cancel' gives it up. On a mount it goes on in the background,

@@ -36,7 +36,8 @@ pub struct Status {
     once: bool,
     #[command(flatten)]
     source: Source,
-    /// An image of the file system, or a directory of one that is mounted, by larder or by the kernel
+    /// An image of the file system, or a directory of one that is mounted, by larder or by the
+    /// kernel
     #[arg(value_name = "IMAGE or PATH")]
     image: OsString,
 }

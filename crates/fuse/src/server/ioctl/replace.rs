@@ -1,7 +1,8 @@
 //! A device is replaced by another.
 //!
 //! # Invariants
-//! - The work ends with its caller: when that gets a signal or is killed, the replace is interrupted,
+//! - The work ends with its caller: when that gets a signal or is killed, the replace is
+//!   interrupted,
 //!   and can be resumed.
 //! - The target is opened as the caller sees its path.
 

@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::manager::TransactionManager;
 
 impl TransactionManager {
-    /// Gives each block group that has fewer copies than the safest of its kind the profile of these,
-    /// each with a commit. Calls `tell` in this thread with the progress.
+    /// Gives each block group that has fewer copies than the safest of its kind the profile of
+    /// these, each with a commit. Calls `tell` in this thread with the progress.
     ///
     /// # Errors
     /// [`Error::NoPlace`] if the devices have no room for a block group. Those that were completed

@@ -1,7 +1,7 @@
 //! Making the file system on a device as small as it can be without moving single extents.
 //!
-//! Block groups are cut after their last content, and their stripes move down as far as there is room.
-//! What is free between extents stays.
+//! Block groups are cut after their last content, and their stripes move down as far as there is
+//! room. What is free between extents stays.
 
 use larder_format::Logical;
 use larder_volume::{Chunk, ChunkStripe};
@@ -13,12 +13,15 @@ use crate::error::{Error, Result};
 use crate::manager::TransactionManager;
 use crate::space::{Priority, SpaceKind};
 
-/// What stays free for trees, so that the file system can be changed: at least so much, and a share of
-/// what they have.
+/// What stays free for trees, so that the file system can be changed: at least so much, and a share
+/// of what they have.
 const SPARE_METADATA_BYTES: u64 = 1 << 20;
 const SPARE_METADATA_SHARE: u64 = 32;
-/// The same of the chunk tree.
-const SPARE_SYSTEM_BYTES: u64 = 256 << 10;
+/// Tree blocks that stay free for the chunk tree, and as many for each device. With fewer than
+/// about a third of that, Linux 6.18 makes a block group for the chunk tree whenever it removes an
+/// empty one, and goes on with that for ever.
+const SPARE_SYSTEM_BLOCKS: u64 = 64;
+const SPARE_SYSTEM_BLOCKS_PER_DEVICE: u64 = 16;
 /// Items that a cut changes, besides those of its stripes and of what is free.
 const ITEMS: u64 = 8;
 
@@ -61,6 +64,9 @@ impl DeviceWork<'_> {
     /// Cuts the block groups on a device after their last content.
     fn cut(&mut self, devid: u64) -> Result<()> {
         let manager = self.manager;
+        let devices = manager.volume().devices().len() as u64;
+        let spare_blocks = SPARE_SYSTEM_BLOCKS + SPARE_SYSTEM_BLOCKS_PER_DEVICE * devices;
+        let spare_system_bytes = spare_blocks * u64::from(manager.volume().nodesize());
         for group in manager.space().groups() {
             let chunk = group.chunk();
             if chunk.stripes().iter().all(|stripe| stripe.devid != devid) {
@@ -71,7 +77,7 @@ impl DeviceWork<'_> {
                 Some(SpaceKind::Metadata) => {
                     SPARE_METADATA_BYTES + group.used() / SPARE_METADATA_SHARE
                 }
-                Some(SpaceKind::System) | None => SPARE_SYSTEM_BYTES,
+                Some(SpaceKind::System) | None => spare_system_bytes,
             };
             let free = group.len_bytes() / u64::from(manager.volume().sectorsize());
             let items = ITEMS + 2 * chunk.stripes().len() as u64 + (free / 4096).min(1024);
@@ -125,8 +131,8 @@ impl DeviceWork<'_> {
         Ok(())
     }
 
-    /// Moves a stripe to a place on its device before an address, or to another device. Returns whether
-    /// there was one.
+    /// Moves a stripe to a place on its device before an address, or to another device. Returns
+    /// whether there was one.
     fn move_below(&mut self, chunk: &Chunk, stripe: ChunkStripe, end: u64) -> Result<bool> {
         let manager = self.manager;
         let limited = Limited::new(manager, stripe.devid, end);

@@ -61,7 +61,7 @@ impl<'m> DeviceWork<'m> {
         let work = Self::begin_with_replace(manager, tell)?;
         if let Some(item) = manager.replace_item()?.filter(DevReplaceItem::is_unfinished) {
             return Err(Error::Devices(format!(
-                "a replace of device {} is unfinished: resume or cancel it first ('larder replace')",
+                "a replace of device {} is unfinished: 'larder replace resume' or 'cancel' ends it",
                 item.src_devid
             )));
         }

@@ -4,7 +4,8 @@
 //! device's twin (`larder_volume`, `twin.rs`) until it has everything.
 //!
 //! # Invariants
-//! - The kernel's item in the device tree is the record. While it says that a replace is unfinished,
+//! - The kernel's item in the device tree is the record. While it says that a replace is
+//!   unfinished,
 //!   everything that lies before its cursor on the device is on the target too: in the last durable
 //!   state, and in each one after it. So the kernel goes on with what was begun here, and the other
 //!   way round.
@@ -53,10 +54,9 @@ impl TransactionManager {
     /// the file system on the device is made that small first. Calls `tell` in this thread with the
     /// progress. A device that is missing can be replaced too.
     ///
-    /// # Errors
-    /// [`Error::Cancelled`] if `tell` ends it: then it can be [resumed](Self::resume_replace) or
-    /// [cancelled](Self::cancel_replace). So it is after [`Error::Unreadable`]. If the target fails,
-    /// the replace is cancelled.
+    /// # Errors [`Error::Cancelled`] if `tell` ends it: then it can be
+    /// [resumed](Self::resume_replace) or [cancelled](Self::cancel_replace). So it is after
+    /// [`Error::Unreadable`]. If the target fails, the replace is cancelled.
     ///
     /// # Panics
     /// If this thread has a [`Handle`](crate::Handle).
@@ -92,9 +92,8 @@ impl TransactionManager {
 
     /// Goes on with a replace that was interrupted, by the kernel too.
     ///
-    /// # Errors
-    /// Those of [`replace_device`](Self::replace_device); and if there is none, or its target is not
-    /// there.
+    /// # Errors Those of [`replace_device`](Self::replace_device); and if there is none, or its
+    /// target is not there.
     ///
     /// # Panics
     /// If this thread has a [`Handle`](crate::Handle).
@@ -143,9 +142,9 @@ impl TransactionManager {
         Ok((item, self.volume().device(devid).ok_or_else(|| no_device(devid))?))
     }
 
-    /// Before anything changes in a file system that was opened: the target of an unfinished replace
-    /// gets all writes again. Without it, or if it missed some, the next commit says that the replace
-    /// begins anew.
+    /// Before anything changes in a file system that was opened: the target of an unfinished
+    /// replace gets all writes again. Without it, or if it missed some, the next commit says that
+    /// the replace begins anew.
     pub(in crate::manager) fn take_replace_up(&self) -> Result<()> {
         let Some(item) = self.replace_item()?.filter(DevReplaceItem::is_unfinished) else {
             if let Some(found) = self.volume().found_twin() {
