@@ -2,7 +2,7 @@
 
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use larder_device::{Device, DeviceError};
 use larder_format::item::DevItem;
@@ -13,7 +13,6 @@ use parking_lot::{Mutex, RwLock};
 use crate::errors::{Baseline, DeviceErrors};
 use crate::report::ReportLimit;
 use crate::stats::DeviceCounters;
-use crate::twin::Twin;
 
 /// A device of the file system, present or missing.
 #[derive(Debug)]
@@ -37,6 +36,69 @@ pub struct VolumeDevice {
     pub(crate) is_avoided: AtomicBool,
     /// It was a twin until now, and no commit has told so yet.
     pub(crate) took_place: AtomicBool,
+}
+
+/// The id of a device that is to take the place of another.
+pub const TWIN_DEVID: u64 = 0;
+
+/// A device that was found with superblocks of a twin.
+#[derive(Clone, Debug)]
+pub struct FoundTwin {
+    /// The device.
+    pub device: Arc<dyn Device>,
+    /// Its own UUID.
+    pub uuid: Uuid,
+    /// Whether it has everything that was written until the last commit.
+    pub is_current: bool,
+}
+
+/// A twin.
+#[derive(Debug)]
+pub(crate) struct Twin {
+    pub(crate) member: VolumeDevice,
+    failures: AtomicU64,
+}
+
+impl Twin {
+    pub(crate) fn new(member: VolumeDevice) -> Self {
+        Self { member, failures: AtomicU64::new(0) }
+    }
+
+    /// How many writes failed.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Relaxed)
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failures() > 0
+    }
+
+    pub(crate) fn write(&self, bufs: &[IoSlice<'_>], at: Physical) {
+        if !self.has_failed() && self.member.write_only_here(bufs, at).is_err() {
+            self.failures.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Takes the sizes over from the item of the device.
+    pub(crate) fn follow(&self, item: &DevItem) {
+        self.member.change_dev_item(|own| {
+            own.total_bytes = item.total_bytes;
+            own.bytes_used = item.bytes_used;
+        });
+    }
+
+    pub(crate) fn flush(&self) {
+        if !self.has_failed() && self.member.flush().is_err() {
+            self.failures.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub(crate) fn discard(&self, at: Physical, len_bytes: u64) {
+        if let Some(device) = self.member.device().filter(|_| !self.has_failed()) {
+            // A device that cannot keeps its content: nothing depends on it.
+            let _ = elsewhere(|| device.discard(at.0, len_bytes));
+        }
+    }
 }
 
 impl VolumeDevice {

@@ -14,72 +14,17 @@
 
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use larder_device::Device;
 use larder_format::item::DevItem;
 use larder_format::{Logical, Physical, Uuid};
-use larder_locks::elsewhere;
 
 use crate::chunk::Chunk;
 use crate::geometry::Geometry;
-use crate::member::VolumeDevice;
+use crate::member::{FoundTwin, TWIN_DEVID, Twin, VolumeDevice};
 use crate::volume::Volume;
 use crate::write::WriteError;
-
-/// The id of a device that is to take the place of another.
-pub const TWIN_DEVID: u64 = 0;
-
-/// A device that was found with superblocks of a twin.
-#[derive(Clone, Debug)]
-pub struct FoundTwin {
-    /// The device.
-    pub device: Arc<dyn Device>,
-    /// Its own UUID.
-    pub uuid: Uuid,
-    /// Whether it has everything that was written until the last commit.
-    pub is_current: bool,
-}
-
-/// A twin.
-#[derive(Debug)]
-pub(crate) struct Twin {
-    pub(crate) member: VolumeDevice,
-    failures: AtomicU64,
-}
-
-impl Twin {
-    fn has_failed(&self) -> bool {
-        self.failures.load(Relaxed) > 0
-    }
-
-    pub(crate) fn write(&self, bufs: &[IoSlice<'_>], at: Physical) {
-        if !self.has_failed() && self.member.write_only_here(bufs, at).is_err() {
-            self.failures.fetch_add(1, Relaxed);
-        }
-    }
-
-    /// Takes the sizes over from the item of the device.
-    pub(crate) fn follow(&self, item: &DevItem) {
-        self.member.change_dev_item(|own| {
-            own.total_bytes = item.total_bytes;
-            own.bytes_used = item.bytes_used;
-        });
-    }
-
-    pub(crate) fn flush(&self) {
-        if !self.has_failed() && self.member.flush().is_err() {
-            self.failures.fetch_add(1, Relaxed);
-        }
-    }
-
-    pub(crate) fn discard(&self, at: Physical, len_bytes: u64) {
-        if let Some(device) = self.member.device().filter(|_| !self.has_failed()) {
-            // A device that cannot keeps its content: nothing depends on it.
-            let _ = elsewhere(|| device.discard(at.0, len_bytes));
-        }
-    }
-}
 
 impl VolumeDevice {
     pub(crate) fn twin(&self) -> Option<Arc<Twin>> {
@@ -99,7 +44,7 @@ impl VolumeDevice {
 
     /// How many writes of its twin failed.
     pub fn twin_failures(&self) -> u64 {
-        self.twin().map_or(0, |twin| twin.failures.load(Relaxed))
+        self.twin().map_or(0, |twin| twin.failures())
     }
 
     /// Makes readers use this device only where no other copy is good, or ends that.
@@ -119,7 +64,7 @@ impl Volume {
     pub fn attach_twin(&self, devid: u64, device: Arc<dyn Device>, uuid: Uuid) -> bool {
         let Some(own) = self.device(devid) else { return false };
         let member = VolumeDevice::new(own.twin_item(uuid), device);
-        let twin = Arc::new(Twin { member, failures: AtomicU64::new(0) });
+        let twin = Arc::new(Twin::new(member));
         // Each write either ended before, and is copied, or begins after and goes to both.
         self.without_writes(|| *own.twin.write() = Some(twin));
         true

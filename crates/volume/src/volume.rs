@@ -8,10 +8,9 @@ use larder_locks::rank::{GEOMETRY, LAST_SUPERBLOCK, VOLUME_WRITING};
 
 use crate::chunk::{Chunk, ChunkMap, Content, DeviceAddress};
 use crate::geometry::Geometry;
-use crate::member::VolumeDevice;
+use crate::member::{FoundTwin, VolumeDevice};
 use crate::problem::ReadError;
 use crate::stats::VolumeStats;
-use crate::twin::FoundTwin;
 
 /// Which mirror is tried first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

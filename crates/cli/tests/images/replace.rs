@@ -48,6 +48,7 @@ fn a_device_is_replaced() {
     let json = succeed(&format!("--format json replace status {new}"));
     assert!(json.contains("\"state\": \"finished\""), "{json}");
     // Onto a smaller one, which is large enough.
+    fs::remove_file(&a).unwrap();
     succeed(&format!("replace start -r 1 {a} --create 300M -f {b}"));
     assert_sound(&[&a, &b]);
     let shown = succeed(&format!("filesystem show {a}"));

@@ -36,6 +36,7 @@ mod devices;
 mod drop_tree;
 mod durable;
 mod exclusive;
+mod finishing;
 mod handle;
 mod hook;
 mod join_gate;

@@ -13,9 +13,9 @@ use larder_volume::Chunk;
 use super::{Group, Space};
 
 impl Space {
-    /// Keeps what is free at the end of a group from being allocated, except `spare_bytes` of it.
-    /// Returns the chunk as it will be; `None` if there is nothing to cut.
-    pub(crate) fn begin_cut(&self, group: &Group, spare_bytes: u64) -> Option<Chunk> {
+    /// The chunk of a group, cut after its last content with so many bytes to spare. `None` if there
+    /// is nothing to cut.
+    pub(crate) fn cut_chunk(&self, group: &Group, spare_bytes: u64) -> Option<Chunk> {
         let (chunk, range) = (group.chunk(), group.range());
         let data_stripes = chunk.data_stripes() as u64;
         let kept_bytes = group.end_of_content() - range.start + spare_bytes;
@@ -25,7 +25,13 @@ impl Space {
             return None;
         }
         let len_bytes = stripe_bytes * data_stripes;
-        let to = Chunk::new(chunk.logical(), len_bytes, chunk.flags(), chunk.stripes()).ok()?;
+        Chunk::new(chunk.logical(), len_bytes, chunk.flags(), chunk.stripes()).ok()
+    }
+
+    /// Keeps what is free at the end of a group from being allocated, except `spare_bytes` of it.
+    /// Returns the chunk as it will be; `None` if there is nothing to cut.
+    pub(crate) fn begin_cut(&self, group: &Group, spare_bytes: u64) -> Option<Chunk> {
+        let to = self.cut_chunk(group, spare_bytes)?;
         group.claim_end(to.end().0).then_some(to)
     }
 
@@ -40,12 +46,6 @@ impl Space {
         self.changes.lock().dirty.insert(group.start().0);
         self.update_reserve();
     }
-}
-
-/// What a cut takes from a group.
-pub(super) struct Cut {
-    pub(super) total_bytes: u64,
-    pub(super) unusable_bytes: u64,
 }
 
 impl Group {

@@ -17,7 +17,6 @@ use larder_volume::Chunk;
 use parking_lot::RwLock;
 
 use super::SpaceKind;
-use super::cut::Cut;
 use super::state::{GroupState, SharedState};
 use crate::error::{Error, Result};
 
@@ -37,6 +36,12 @@ pub struct Group {
     pub(super) reserved: AtomicU64,
     pub(super) pinned: AtomicU64,
     state: SharedState,
+}
+
+/// What a cut takes from a group.
+pub(super) struct Cut {
+    pub(super) total_bytes: u64,
+    pub(super) unusable_bytes: u64,
 }
 
 impl Group {

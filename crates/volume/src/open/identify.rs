@@ -11,10 +11,9 @@ use larder_format::{Superblock, Uuid};
 use super::separate::{UsedSeparately, is_earlier_commit, is_same_commit};
 use super::{MissingDevice, OpenError};
 use crate::chunk::ChunkMap;
-use crate::member::VolumeDevice;
+use crate::member::{FoundTwin, TWIN_DEVID, VolumeDevice};
 use crate::problem::ReadError;
 use crate::scan::{scan, scan_copy};
-use crate::twin::{FoundTwin, TWIN_DEVID};
 
 /// The devices that were given, and the superblock that counts.
 pub(super) struct GivenDevices {

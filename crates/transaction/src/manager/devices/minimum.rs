@@ -4,10 +4,12 @@
 //! room. What is free between extents stays.
 
 use larder_format::Logical;
+use larder_volume::layout::DeviceSpace;
 use larder_volume::{Chunk, ChunkStripe};
+use zerocopy::IntoBytes;
 
 use super::resize::Limited;
-use super::{DeviceWork, Tell, no_device};
+use super::{DeviceWork, ITEMS_PER_DEVICE, Tell, device_key, no_device};
 use crate::copy::Moved;
 use crate::error::{Error, Result};
 use crate::manager::TransactionManager;
@@ -47,15 +49,7 @@ impl TransactionManager {
         }
         work.cut(devid)?;
         work.pack(devid)?;
-        let end = self.space().with_devices(|devices| {
-            devices.get(devid).map_or(0, larder_volume::layout::DeviceSpace::end_of_chunks)
-        });
-        let total_bytes = end.next_multiple_of(u64::from(self.volume().sectorsize()));
-        let total_bytes = total_bytes.min(device.dev_item().total_bytes.get());
-        self.space().change_devices(|devices| {
-            devices.change(devid, |device| device.total_bytes = total_bytes);
-        });
-        work.change_device(devid, |item| item.total_bytes = total_bytes.into())?;
+        let total_bytes = work.end(devid)?;
         Ok((total_bytes, work.moved))
     }
 }
@@ -79,6 +73,9 @@ impl DeviceWork<'_> {
                 }
                 Some(SpaceKind::System) | None => spare_system_bytes,
             };
+            if manager.space().cut_chunk(&group, spare_bytes).is_none() {
+                continue;
+            }
             let free = group.len_bytes() / u64::from(manager.volume().sectorsize());
             let items = ITEMS + 2 * chunk.stripes().len() as u64 + (free / 4096).min(1024);
             let handle = manager.start(items, Priority::Cleaning)?;
@@ -88,6 +85,38 @@ impl DeviceWork<'_> {
         }
         manager.commit()?;
         Ok(())
+    }
+
+    /// Ends the device after its last stripe. Returns its size.
+    fn end(&mut self, devid: u64) -> Result<u64> {
+        let manager = self.manager;
+        let device = manager.volume().device(devid).ok_or_else(|| no_device(devid))?;
+        let before = device.dev_item().total_bytes.get();
+        let end = manager
+            .space()
+            .with_devices(|devices| devices.get(devid).map_or(before, DeviceSpace::end_of_chunks));
+        if end >= before {
+            return Ok(before);
+        }
+        // There may be no space to reserve afterwards.
+        let handle = manager.start(ITEMS_PER_DEVICE, Priority::Cleaning)?;
+        let mut total_bytes = before;
+        manager.space().change_devices(|devices| {
+            devices.change(devid, |device| {
+                device.total_bytes = device.end_of_chunks().min(before);
+                total_bytes = device.total_bytes;
+            });
+        });
+        device.change_dev_item(|item| item.total_bytes = total_bytes.into());
+        let item = device.dev_item();
+        let edited = manager
+            .bookkeeping
+            .edit_devices(|trees| trees.chunk_tree.replace(device_key(devid), item.as_bytes()));
+        edited.inspect_err(|error| manager.abort(error.clone()))?;
+        self.set_superblock_devices();
+        handle.end()?;
+        manager.commit()?;
+        Ok(total_bytes)
     }
 
     /// Moves the stripes on a device down, one after the other.

@@ -31,7 +31,6 @@ use crate::error::{Error, Result};
 use crate::space::Priority;
 
 pub use convert::Conversion;
-pub(super) use replace::Finishing;
 pub use replace::Replacement;
 
 /// How far work on devices has come.

@@ -351,15 +351,6 @@ impl Drop for Held {
     }
 }
 
-/// What the end of a replace does with the devices.
-#[derive(Debug, Default)]
-pub(in crate::manager) struct Finishing {
-    /// The next commit exchanges this device.
-    devid: Option<u64>,
-    /// The one that left.
-    left: Option<Arc<VolumeDevice>>,
-}
-
 fn target_failed(devid: u64) -> Error {
     let reason = format!(
         "the device that was to take the place of device {devid} fails: the replace is cancelled"
