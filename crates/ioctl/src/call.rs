@@ -47,27 +47,26 @@ where
 }
 
 /// A request that reads a structure and answers with a number.
-pub(crate) fn ask<const REQUEST: Opcode, T>(inode: impl AsFd, input: T) -> io::Result<i32>
+pub(crate) fn ask<const REQUEST: Opcode, T>(inode: impl AsFd, mut input: T) -> io::Result<i32>
 where
     T: FromBytes + IntoBytes,
 {
-    Ok(ask_and_fill::<REQUEST, T>(inode, input)?.1)
+    ask_and_fill::<REQUEST, T>(inode, &mut input)
 }
 
 /// A request that reads a structure, fills it, and answers with a number.
 pub(crate) fn ask_and_fill<const REQUEST: Opcode, T>(
     inode: impl AsFd,
-    mut input: T,
-) -> io::Result<(T, i32)>
+    both: &mut T,
+) -> io::Result<i32>
 where
     T: FromBytes + IntoBytes,
 {
     const { assert!(structure_bytes(REQUEST) == size_of::<T>()) };
-    let asked = Asked { request: REQUEST, structure: (&raw mut input).cast() };
+    let asked = Asked { request: REQUEST, structure: (&raw mut *both).cast() };
     // SAFETY: the request reads and fills a structure of the size in its number, which is that of
     // `T`, of which all bytes are valid, and which lives as long as the call.
-    let answer = unsafe { ioctl(inode, asked) }?;
-    Ok((input, answer))
+    Ok(unsafe { ioctl(inode, asked) }?)
 }
 
 /// A request that answers with a number.

@@ -37,17 +37,18 @@ pub fn start_replace(
     let room = args.start.target_name.len() - 1;
     let place = args.start.target_name.get_mut(..name.len()).filter(|_| name.len() <= room);
     place.ok_or(invalid("a path that is too long"))?.copy_from_slice(name);
-    ended(inside, args)
+    ended(inside, &mut args)
 }
 
 /// Goes on with a replace on a mount of larder that was interrupted.
 pub fn resume_replace(inside: impl AsFd) -> io::Result<()> {
-    ended(inside, ReplaceArgs { command: REPLACE_START, ..ReplaceArgs::new_zeroed() })
+    let mut args = ReplaceArgs { command: REPLACE_START, ..ReplaceArgs::new_zeroed() };
+    ended(inside, &mut args)
 }
 
-fn ended(inside: impl AsFd, args: ReplaceArgs) -> io::Result<()> {
+fn ended(inside: impl AsFd, args: &mut ReplaceArgs) -> io::Result<()> {
     let asked = call::ask_and_fill::<DEV_REPLACE, _>(inside, args);
-    let (args, answer) = asked.map_err(|error| match Errno::from_io_error(&error) {
+    let answer = asked.map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::CANCELED) => io::Error::other("it was cancelled"),
         Some(Errno::NOENT) => io::Error::other("there is no such device"),
         Some(Errno::NOTBLK) => io::Error::other("the target must be a block device"),

@@ -94,7 +94,7 @@ impl Volume {
             let geometry = self.geometry();
             let current = geometry.chunk_of(logical, buf.len() as u64).map_err(WriteError::from)?;
             geometry.write_other_layout(current, logical, buf)?;
-            geometry.write_twins(current, logical, buf)?;
+            geometry.write_twins(current, logical, buf);
             Ok(moved)
         })
     }

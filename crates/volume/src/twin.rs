@@ -2,12 +2,10 @@
 //!
 //! # Invariants
 //! - From [`Volume::attach_twin`] on, every write to the device goes to the same address of its
-//!   twin
-//!   too, also while the device itself is missing. So once all that was there before is
+//!   twin too, also while the device itself is missing. So once all that was there before is
 //!   [copied](Volume::copy_to_other), both have the same content.
 //! - A twin that fails is no loss for the file system: the failure is counted, the twin gets
-//!   nothing
-//!   more, and it takes no place.
+//!   nothing more, and it takes no place.
 //! - A twin has superblocks of its own, of device 0, as the kernel gives them. Nothing but these
 //!   differs.
 //! - When [`Volume::detach_twin`] returns, nothing writes to the twin any more.
@@ -24,7 +22,6 @@ use crate::chunk::Chunk;
 use crate::geometry::Geometry;
 use crate::member::{FoundTwin, TWIN_DEVID, Twin, VolumeDevice};
 use crate::volume::Volume;
-use crate::write::WriteError;
 
 impl VolumeDevice {
     pub(crate) fn twin(&self) -> Option<Arc<Twin>> {
@@ -114,12 +111,7 @@ impl Volume {
 
 impl Geometry {
     /// Writes a range of a chunk to the twins of its devices.
-    pub(crate) fn write_twins(
-        &self,
-        chunk: &Chunk,
-        logical: Logical,
-        mut bytes: &[u8],
-    ) -> Result<(), WriteError> {
+    pub(crate) fn write_twins(&self, chunk: &Chunk, logical: Logical, mut bytes: &[u8]) {
         for segment in chunk.segments(logical, bytes.len() as u64) {
             let part = bytes.split_off(..segment.len_bytes as usize).expect("parts of the range");
             for address in chunk.addresses(&segment) {
@@ -128,6 +120,5 @@ impl Geometry {
                 }
             }
         }
-        Ok(())
     }
 }

@@ -244,7 +244,7 @@ impl Bookkeeping {
         self.write_created_groups()?;
         let space = &self.tree_space.space;
         let from = group.chunk();
-        let Some(to) = space.begin_cut(group, spare_bytes) else { return Ok(false) };
+        let Some(to) = group.begin_cut(spare_bytes) else { return Ok(false) };
         if let Some(tree) = self.trees.free_space.clone() {
             let mut tree = TreeItems::new(tree);
             let sectorsize = self.volume.sectorsize();

@@ -1,9 +1,8 @@
 //! Cutting block groups after their last content.
 //!
 //! # Invariants
-//! - From [`Space::begin_cut`] on no thread gets anything after the new end. It was free in the
-//!   last
-//!   durable state too, so that its place on the devices may get other content at once.
+//! - From [`Group::begin_cut`] on no thread gets anything after the new end. It was free in the
+//!   last durable state too, so that its place on the devices may get other content at once.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,28 +12,6 @@ use larder_volume::Chunk;
 use super::{Group, Space};
 
 impl Space {
-    /// The chunk of a group, cut after its last content with so many bytes to spare. `None` if there
-    /// is nothing to cut.
-    pub(crate) fn cut_chunk(&self, group: &Group, spare_bytes: u64) -> Option<Chunk> {
-        let (chunk, range) = (group.chunk(), group.range());
-        let data_stripes = chunk.data_stripes() as u64;
-        let kept_bytes = group.end_of_content() - range.start + spare_bytes;
-        let stripe_bytes = kept_bytes.div_ceil(data_stripes).next_multiple_of(STRIPE_LEN_BYTES);
-        let stripe_bytes = stripe_bytes.max(STRIPE_LEN_BYTES);
-        if chunk.has_parity() || stripe_bytes >= chunk.bytes_per_stripe() {
-            return None;
-        }
-        let len_bytes = stripe_bytes * data_stripes;
-        Chunk::new(chunk.logical(), len_bytes, chunk.flags(), chunk.stripes()).ok()
-    }
-
-    /// Keeps what is free at the end of a group from being allocated, except `spare_bytes` of it.
-    /// Returns the chunk as it will be; `None` if there is nothing to cut.
-    pub(crate) fn begin_cut(&self, group: &Group, spare_bytes: u64) -> Option<Chunk> {
-        let to = self.cut_chunk(group, spare_bytes)?;
-        group.claim_end(to.end().0).then_some(to)
-    }
-
     /// The chunk of a group has its new end from now on.
     pub(crate) fn cut(&self, group: &Group, to: Chunk) {
         let account = self.account_of(group.flags());
@@ -49,6 +26,28 @@ impl Space {
 }
 
 impl Group {
+    /// Keeps what is free at its end from being allocated, except `spare_bytes` of it.
+    /// Returns the chunk as it will be; `None` if there is nothing to cut.
+    pub(crate) fn begin_cut(&self, spare_bytes: u64) -> Option<Chunk> {
+        let to = self.cut_chunk(spare_bytes)?;
+        self.claim_end(to.end().0).then_some(to)
+    }
+
+    /// Its chunk, cut after the last content with so many bytes to spare. `None` if there
+    /// is nothing to cut.
+    pub(crate) fn cut_chunk(&self, spare_bytes: u64) -> Option<Chunk> {
+        let (chunk, range) = (self.chunk(), self.range());
+        let data_stripes = chunk.data_stripes() as u64;
+        let kept_bytes = self.end_of_content() - range.start + spare_bytes;
+        let stripe_bytes = kept_bytes.div_ceil(data_stripes).next_multiple_of(STRIPE_LEN_BYTES);
+        let stripe_bytes = stripe_bytes.max(STRIPE_LEN_BYTES);
+        if chunk.has_parity() || stripe_bytes >= chunk.bytes_per_stripe() {
+            return None;
+        }
+        let len_bytes = stripe_bytes * data_stripes;
+        Chunk::new(chunk.logical(), len_bytes, chunk.flags(), chunk.stripes()).ok()
+    }
+
     /// Where the last content of any state ends.
     fn end_of_content(&self) -> u64 {
         let superblocks = self.chunk().superblock_ranges();

@@ -2,8 +2,7 @@
 //!
 //! # Invariants
 //! - The work ends with its caller: when that gets a signal or is killed, the replace is
-//!   interrupted,
-//!   and can be resumed.
+//!   interrupted, and can be resumed.
 //! - The target is opened as the caller sees its path.
 
 use std::ffi::OsStr;

@@ -73,7 +73,7 @@ impl DeviceWork<'_> {
                 }
                 Some(SpaceKind::System) | None => spare_system_bytes,
             };
-            if manager.space().cut_chunk(&group, spare_bytes).is_none() {
+            if group.cut_chunk(spare_bytes).is_none() {
                 continue;
             }
             let free = group.len_bytes() / u64::from(manager.volume().sectorsize());

@@ -5,10 +5,9 @@
 //!
 //! # Invariants
 //! - The kernel's item in the device tree is the record. While it says that a replace is
-//!   unfinished,
-//!   everything that lies before its cursor on the device is on the target too: in the last durable
-//!   state, and in each one after it. So the kernel goes on with what was begun here, and the other
-//!   way round.
+//!   unfinished, everything that lies before its cursor on the device is on the target too: in the
+//!   last durable state, and in each one after it. So the kernel goes on with what was begun here,
+//!   and the other way round.
 //! - If changes are made without the target, or to one that missed some, the first commit sets the
 //!   cursor to 0.
 //! - The target takes the place in the commit that ends the replace, between its blocks and its
