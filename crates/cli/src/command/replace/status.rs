@@ -56,13 +56,13 @@ impl Status {
                 write_errors: status.write_errors,
                 read_errors: status.read_errors,
             };
-            self.show(&mut out, global, &progress)?;
+            show(&mut out, global, &progress)?;
             return Ok(ExitCode::SUCCESS);
         };
         let directory = File::open(path)?;
         loop {
             let progress = larder_ioctl::replace_progress(&directory)?;
-            self.show(&mut out, global, &progress)?;
+            show(&mut out, global, &progress)?;
             if self.once || global.is_json() || progress.state != larder_ioctl::REPLACE_STARTED {
                 return Ok(ExitCode::SUCCESS);
             }
@@ -70,45 +70,33 @@ impl Status {
             thread::sleep(LOOKS);
         }
     }
+}
 
-    fn show(
-        &self,
-        out: &mut impl Write,
-        global: &Global,
-        progress: &ReplaceProgress,
-    ) -> anyhow::Result<()> {
-        if global.is_json() {
-            let state = WORDS.get(progress.state as usize).copied().unwrap_or("unknown");
-            let fields = json!({
-                "state": state,
-                "percent": progress.permille as f64 / 10.0,
-                "started": progress.started,
-                "stopped": progress.stopped,
-                "write-errors": progress.write_errors,
-                "uncorrectable-read-errors": progress.read_errors,
-            });
-            return Ok(write_json(out, "replace-status", &fields)?);
-        }
-        let percent = format!("{}.{}%", progress.permille / 10, progress.permille % 10);
-        let (started, stopped) = (day_and_time(progress.started), day_and_time(progress.stopped));
-        let errors = format!(
-            "{} write errs, {} uncorr. read errs",
-            progress.write_errors, progress.read_errors
-        );
-        match progress.state {
-            1 => writeln!(out, "{percent} done, {errors}")?,
-            2 => writeln!(out, "Started on {started}, finished on {stopped}, {errors}")?,
-            3 => {
-                writeln!(out, "Started on {started}, canceled on {stopped} at {percent}, {errors}")?
-            }
-            4 => writeln!(
-                out,
-                "Started on {started}, suspended on {stopped} at {percent}, {errors}"
-            )?,
-            _ => writeln!(out, "Never started")?,
-        }
-        Ok(())
+fn show(out: &mut impl Write, global: &Global, progress: &ReplaceProgress) -> anyhow::Result<()> {
+    if global.is_json() {
+        let state = WORDS.get(progress.state as usize).copied().unwrap_or("unknown");
+        let fields = json!({
+            "state": state,
+            "percent": progress.permille as f64 / 10.0,
+            "started": progress.started,
+            "stopped": progress.stopped,
+            "write-errors": progress.write_errors,
+            "uncorrectable-read-errors": progress.read_errors,
+        });
+        return Ok(write_json(out, "replace-status", &fields)?);
     }
+    let percent = format!("{}.{}%", progress.permille / 10, progress.permille % 10);
+    let (started, stopped) = (day_and_time(progress.started), day_and_time(progress.stopped));
+    let errors =
+        format!("{} write errs, {} uncorr. read errs", progress.write_errors, progress.read_errors);
+    match progress.state {
+        1 => writeln!(out, "{percent} done, {errors}")?,
+        2 => writeln!(out, "Started on {started}, finished on {stopped}, {errors}")?,
+        3 => writeln!(out, "Started on {started}, canceled on {stopped} at {percent}, {errors}")?,
+        4 => writeln!(out, "Started on {started}, suspended on {stopped} at {percent}, {errors}")?,
+        _ => writeln!(out, "Never started")?,
+    }
+    Ok(())
 }
 
 /// States by their numbers.
