@@ -108,12 +108,13 @@ pub use filesystem::balance::{Balance, BalanceEnd, BalanceState, BalanceStatus};
 pub use filesystem::health::{DeviceErrors, DeviceInfo, Health, MadeReadOnly};
 pub use filesystem::options::WriteOptions;
 pub use filesystem::quota::QuotaGroup;
+pub use filesystem::replace::{ReplaceState, ReplaceStatus};
 pub use filesystem::resolve::FilePlace;
 pub use filesystem::scrub::{DeviceScrub, ScrubEnd, ScrubFinding, ScrubOptions, ScrubbedFile};
 #[doc(hidden)]
 pub use filesystem::space::BlockGroup;
 pub use filesystem::space::{Capacity, GlobalReserve};
-pub use filesystem::spaces::{Space, SpaceKind, Spaces};
+pub use filesystem::spaces::{Incomplete, Space, SpaceKind, Spaces};
 pub use filesystem::tree_items::{TreeItem, TreeItems};
 pub use handle::directory::Directory;
 pub use handle::file::File;
@@ -134,7 +135,7 @@ pub use larder_jobs::{Job, JobKind, JobStatus, Jobs};
 pub use larder_scrub::{Counters as ScrubCounters, Fate as ScrubFate, Subject as ScrubSubject};
 pub use larder_transaction::{
     BalanceProgress, Balanced, Chosen as ChosenGroup, Conversion, DeviceProgress, Moved,
-    ResyncProgress,
+    Replacement, ResyncProgress,
 };
 pub use scan::{Paths, Scan, ScannedInode};
 pub use stats::{DelayedStats, ExtentMapStats, Stats};

@@ -60,8 +60,19 @@ pub(crate) fn ask<const REQUEST: Opcode, T>(inode: impl AsFd, mut input: T) -> i
 where
     T: FromBytes + IntoBytes,
 {
+    ask_and_fill::<REQUEST, T>(inode, &mut input)
+}
+
+/// A request that reads a structure, fills it, and answers with a number.
+pub(crate) fn ask_and_fill<const REQUEST: Opcode, T>(
+    inode: impl AsFd,
+    both: &mut T,
+) -> io::Result<i32>
+where
+    T: FromBytes + IntoBytes,
+{
     const { assert!(structure_bytes(REQUEST) == size_of::<T>()) };
-    let asked = Asked { request: REQUEST, structure: (&raw mut input).cast() };
+    let asked = Asked { request: REQUEST, structure: (&raw mut *both).cast() };
     // SAFETY: the request reads and fills a structure of the size in its number, which is that of
     // `T`, of which all bytes are valid, and which lives as long as the call.
     Ok(unsafe { ioctl(inode, asked) }?)

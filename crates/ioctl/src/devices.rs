@@ -5,9 +5,10 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use rustix::io::Errno;
 use zerocopy::FromZeros;
 
-use crate::abi::{ADD_DEV, DEVICE_SPEC_BY_ID, RESIZE, RM_DEV_V2, VolArgs, VolArgsV2};
+use crate::abi::{ADD_DEV, COMPLETE, DEVICE_SPEC_BY_ID, RESIZE, RM_DEV_V2, VolArgs, VolArgsV2};
 use crate::call;
 use crate::invalid::invalid;
 
@@ -26,6 +27,19 @@ pub fn remove_device(inside: impl AsFd, devid: u64) -> io::Result<()> {
     let mut args = VolArgsV2 { flags: DEVICE_SPEC_BY_ID, ..VolArgsV2::new_zeroed() };
     args.name[..size_of::<u64>()].copy_from_slice(&devid.to_ne_bytes());
     judge(call::ask::<RM_DEV_V2, _>(inside, args)?)
+}
+
+/// Gives block groups of a mount of larder the copies that they lack. Returns whether larder has
+/// mounted it.
+pub fn complete_redundancy(inside: impl AsFd) -> io::Result<bool> {
+    match call::plain::<COMPLETE>(inside) {
+        Ok(()) => Ok(true),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTTY) => Ok(false),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) => {
+            judge(8).map(|()| true)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// The error of an answer that is a number (`enum btrfs_err_code`).

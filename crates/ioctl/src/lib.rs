@@ -38,6 +38,7 @@ mod filesystem;
 mod health;
 mod inode;
 mod invalid;
+mod replace;
 mod scrub;
 mod search;
 mod send;
@@ -49,7 +50,7 @@ pub use balance::{
 pub use call::set_io_priority;
 pub use control::DeviceList;
 pub use data::{EncodedExtent, clone_file, clone_range, write_encoded};
-pub use devices::{add_device, remove_device, resize_device};
+pub use devices::{add_device, complete_redundancy, remove_device, resize_device};
 pub use extents::{MappedExtent, MappedExtents, mapped_extents};
 pub use filesystem::{
     DeviceInfo, FilesystemInfo, SpaceUsage, devices, filesystem_info, label, set_label, spaces,
@@ -57,6 +58,10 @@ pub use filesystem::{
 };
 pub use health::{DeviceErrors, Health, device_errors, health, metrics};
 pub use inode::{FilePlace, inode_paths, places_of};
+pub use replace::{
+    REPLACE_STARTED, ReplaceProgress, cancel_replace, replace_progress, resume_replace,
+    start_replace,
+};
 pub use scrub::{ScrubProgress, cancel_scrub, scrub, scrub_limit, scrub_progress, set_scrub_limit};
 pub use search::{
     Item, Items, directory_path, items, items_since, last_inode, subvolume_path, subvolumes_of,

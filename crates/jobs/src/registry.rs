@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::job::Job;
 use crate::kind::JobKind;
@@ -12,6 +12,7 @@ use crate::kind::JobKind;
 #[derive(Debug, Default)]
 pub struct Jobs {
     running: Mutex<Vec<Arc<Job>>>,
+    ended: Condvar,
 }
 
 /// Another job excludes the one that was to begin.
@@ -43,6 +44,15 @@ impl Jobs {
         Ok(Running { jobs: self, job })
     }
 
+    /// Cancels the jobs for which `is_one` holds, and returns when they have ended.
+    pub fn end(&self, is_one: impl Fn(JobKind) -> bool) {
+        let mut running = self.running.lock();
+        while running.iter().any(|job| is_one(job.kind())) {
+            running.iter().filter(|job| is_one(job.kind())).for_each(|job| job.cancel());
+            self.ended.wait(&mut running);
+        }
+    }
+
     /// Those that run now, in the order in which they began.
     pub fn running(&self) -> Vec<Arc<Job>> {
         self.running.lock().clone()
@@ -67,6 +77,7 @@ impl Deref for Running<'_> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.jobs.running.lock().retain(|job| !Arc::ptr_eq(job, &self.job));
+        self.jobs.ended.notify_all();
     }
 }
 
@@ -115,6 +126,22 @@ mod tests {
             let work = scope.spawn(|| running.step(10));
             watcher.cancel();
             assert_eq!(work.join().unwrap(), Err(Cancelled));
+        });
+    }
+
+    #[test]
+    fn a_job_that_is_to_end_has_ended() {
+        let jobs = Jobs::default();
+        let running = jobs.begin(FIRST, 100).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while running.step(1).is_ok() {
+                    thread::yield_now();
+                }
+                drop(running);
+            });
+            jobs.end(|kind| kind == FIRST);
+            assert!(jobs.running().is_empty());
         });
     }
 

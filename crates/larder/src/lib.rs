@@ -95,12 +95,13 @@ pub use larder_filesystem::{
     Capacity, ChosenGroup, Conversion, DelayedStats, DeviceErrors, DeviceInfo, DeviceProgress,
     DeviceScrub, Directory, Encoded, Entries, Entry, Error, ErrorAbout, ErrorKind, Extent,
     ExtentKind, ExtentMapStats, File, FileCursor, FilePlace, FileType, Filesystem, GlobalReserve,
-    Health, Inode, Job, JobKind, JobStatus, Jobs, Link, Listed, ListedEntry, ListedInode,
-    MadeReadOnly, Metadata, Moved, NewInode, OpenFile, Paths, QuotaGroup, RenameMode, Result,
-    ResyncProgress, Scan, ScannedInode, ScrubCounters, ScrubEnd, ScrubFate, ScrubFinding,
-    ScrubOptions, ScrubSubject, ScrubbedFile, SetAttributes, SnapshotKind, Space, SpaceKind, Stats,
-    Subvolume, SubvolumeInfo, SubvolumeName, Subvolumes, Timestamp, TreeItem, TreeItems,
-    UsedExtent, Walk, WalkEntry, WriteCompression, WritePolicy, Xattr, XattrMode, Xattrs,
+    Health, Incomplete, Inode, Job, JobKind, JobStatus, Jobs, Link, Listed, ListedEntry,
+    ListedInode, MadeReadOnly, Metadata, Moved, NewInode, OpenFile, Paths, QuotaGroup, RenameMode,
+    ReplaceState, ReplaceStatus, Replacement, Result, ResyncProgress, Scan, ScannedInode,
+    ScrubCounters, ScrubEnd, ScrubFate, ScrubFinding, ScrubOptions, ScrubSubject, ScrubbedFile,
+    SetAttributes, SnapshotKind, Space, SpaceKind, Stats, Subvolume, SubvolumeInfo, SubvolumeName,
+    Subvolumes, Timestamp, TreeItem, TreeItems, UsedExtent, Walk, WalkEntry, WriteCompression,
+    WritePolicy, Xattr, XattrMode, Xattrs,
 };
 #[doc(hidden)]
 pub use larder_filesystem::{FindExtents, Queue, Reserve, StandsIn, Tuning};

@@ -83,7 +83,7 @@ pub use log::{FoundLog, LogWriter, Recovery};
 pub use manager::{
     Aborted, BackgroundCommits, BalanceProgress, Balanced, Chosen, Cleaning, Conversion,
     DataExtent, DataOwner, DeviceProgress, Emptied, Exclusive, Handle, KeptTrees, NewSnapshot,
-    ResyncProgress, Tell, TellBalance, TransactionHook, TransactionManager, Trees,
+    Replacement, ResyncProgress, Tell, TellBalance, TransactionHook, TransactionManager, Trees,
 };
 pub use quota::{Counted, QuotaLimit, QuotaReservation, Quotas};
 pub use tree_items::TreeItems;

@@ -113,6 +113,15 @@ impl Geometry {
         current
     }
 
+    /// Puts a device in the place of the one with its id.
+    pub(crate) fn exchange_device(&mut self, device: VolumeDevice) {
+        let device = Arc::new(device);
+        let devices = self.devices.iter();
+        self.devices = devices
+            .map(|own| if own.devid() == device.devid() { device.clone() } else { own.clone() })
+            .collect();
+    }
+
     /// The chunk that contains the whole of a range.
     pub(crate) fn chunk_of(
         &self,

@@ -2,13 +2,13 @@
 
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use larder_device::{Device, DeviceError};
 use larder_format::item::DevItem;
 use larder_format::{Physical, Uuid};
 use larder_locks::elsewhere;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::errors::{Baseline, DeviceErrors};
 use crate::report::ReportLimit;
@@ -32,6 +32,73 @@ pub struct VolumeDevice {
     pub(crate) counters: DeviceCounters,
     pub(crate) baseline: Baseline,
     pub(crate) reports: ReportLimit,
+    pub(crate) twin: RwLock<Option<Arc<Twin>>>,
+    pub(crate) is_avoided: AtomicBool,
+    /// It was a twin until now, and no commit has told so yet.
+    pub(crate) took_place: AtomicBool,
+}
+
+/// The id of a device that is to take the place of another.
+pub const TWIN_DEVID: u64 = 0;
+
+/// A device that was found with superblocks of a twin.
+#[derive(Clone, Debug)]
+pub struct FoundTwin {
+    /// The device.
+    pub device: Arc<dyn Device>,
+    /// Its own UUID.
+    pub uuid: Uuid,
+    /// Whether it has everything that was written until the last commit.
+    pub is_current: bool,
+}
+
+/// A twin.
+#[derive(Debug)]
+pub(crate) struct Twin {
+    pub(crate) member: VolumeDevice,
+    failures: AtomicU64,
+}
+
+impl Twin {
+    pub(crate) fn new(member: VolumeDevice) -> Self {
+        Self { member, failures: AtomicU64::new(0) }
+    }
+
+    /// How many writes failed.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Relaxed)
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failures() > 0
+    }
+
+    pub(crate) fn write(&self, bufs: &[IoSlice<'_>], at: Physical) {
+        if !self.has_failed() && self.member.write_only_here(bufs, at).is_err() {
+            self.failures.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Takes the sizes over from the item of the device.
+    pub(crate) fn follow(&self, item: &DevItem) {
+        self.member.change_dev_item(|own| {
+            own.total_bytes = item.total_bytes;
+            own.bytes_used = item.bytes_used;
+        });
+    }
+
+    pub(crate) fn flush(&self) {
+        if !self.has_failed() && self.member.flush().is_err() {
+            self.failures.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub(crate) fn discard(&self, at: Physical, len_bytes: u64) {
+        if let Some(device) = self.member.device().filter(|_| !self.has_failed()) {
+            // A device that cannot keeps its content: nothing depends on it.
+            let _ = elsewhere(|| device.discard(at.0, len_bytes));
+        }
+    }
 }
 
 impl VolumeDevice {
@@ -62,6 +129,9 @@ impl VolumeDevice {
             counters: DeviceCounters::default(),
             baseline: Baseline::default(),
             reports: ReportLimit::default(),
+            twin: RwLock::default(),
+            is_avoided: AtomicBool::new(false),
+            took_place: AtomicBool::new(false),
         }
     }
 
@@ -135,9 +205,19 @@ impl VolumeDevice {
         Some(result)
     }
 
-    /// Writes the buffers one after the other; does nothing and succeeds on a missing device and on
-    /// a seed.
+    /// Writes the buffers one after the other, to its twin too; does nothing and succeeds on a
+    /// missing device and on a seed.
     pub(crate) fn write(&self, bufs: &[IoSlice<'_>], at: Physical) -> Result<(), DeviceError> {
+        self.write_to_twin(bufs, at);
+        self.write_only_here(bufs, at)
+    }
+
+    /// The same without the twin.
+    pub(crate) fn write_only_here(
+        &self,
+        bufs: &[IoSlice<'_>],
+        at: Physical,
+    ) -> Result<(), DeviceError> {
         let Some(device) = self.written_to() else { return Ok(()) };
         self.counters.writes.add(1);
         self.counters.written_bytes.add(bufs.iter().map(|buf| buf.len() as u64).sum());
@@ -157,6 +237,9 @@ impl VolumeDevice {
     }
 
     pub(crate) fn flush(&self) -> Result<(), DeviceError> {
+        if let Some(twin) = self.twin() {
+            twin.flush();
+        }
         let Some(device) = self.written_to() else { return Ok(()) };
         elsewhere(|| device.flush()).inspect_err(|error| {
             self.counters.flush_errors.add(1);
@@ -164,8 +247,16 @@ impl VolumeDevice {
         })
     }
 
+    pub(crate) fn discard(&self, at: Physical, len_bytes: u64) -> Result<(), DeviceError> {
+        if let Some(twin) = self.twin() {
+            twin.discard(at, len_bytes);
+        }
+        let Some(device) = self.written_to() else { return Ok(()) };
+        elsewhere(|| device.discard(at.0, len_bytes))
+    }
+
     pub(crate) fn flushes_in_one_step(&self) -> bool {
-        self.written_to().is_some_and(|device| device.flushes_in_one_step())
+        !self.has_twin() && self.written_to().is_some_and(|device| device.flushes_in_one_step())
     }
 
     pub(crate) fn wants_discards(&self) -> bool {

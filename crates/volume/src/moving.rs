@@ -80,7 +80,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Copies a range of the chunk that moves to its other layout. `read` reads the newest content
+    /// Copies a range of the chunk that moves to its other layout, and to the twins of its
+    /// devices. `read` reads the newest content
     /// into the buffer, and says how. Nothing is copied after an error of it.
     pub fn copy_to_other<E: From<WriteError>>(
         &self,
@@ -93,6 +94,7 @@ impl Volume {
             let geometry = self.geometry();
             let current = geometry.chunk_of(logical, buf.len() as u64).map_err(WriteError::from)?;
             geometry.write_other_layout(current, logical, buf)?;
+            geometry.write_twins(current, logical, buf);
             Ok(moved)
         })
     }

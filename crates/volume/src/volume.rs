@@ -8,7 +8,7 @@ use larder_locks::rank::{GEOMETRY, LAST_SUPERBLOCK, VOLUME_WRITING};
 
 use crate::chunk::{Chunk, ChunkMap, Content, DeviceAddress};
 use crate::geometry::Geometry;
-use crate::member::VolumeDevice;
+use crate::member::{FoundTwin, VolumeDevice};
 use crate::problem::ReadError;
 use crate::rescue::Rescue;
 use crate::stats::VolumeStats;
@@ -37,6 +37,8 @@ pub struct Volume {
     pub(crate) rescue: Rescue,
     /// Ids that headers of tree blocks may carry: the file system's, and those of its seeds.
     pub(crate) block_fsids: Vec<Uuid>,
+    /// Was found beside the devices.
+    pub(crate) found_twin: Option<FoundTwin>,
     /// Replaced as a whole, so that requests hold no lock while they use it.
     pub(crate) geometry: RankedRwLock<Arc<Geometry>, GEOMETRY>,
     /// Shared by writes, exclusive while content is copied that a write could change in place.
@@ -84,6 +86,7 @@ impl Volume {
             is_writable,
             rescue: Rescue::default(),
             block_fsids,
+            found_twin: None,
             geometry: RankedRwLock::new(Arc::new(geometry)),
             writing: RankedRwLock::new(()),
         }

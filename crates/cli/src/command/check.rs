@@ -3,12 +3,14 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::ensure;
 use clap::{Args, ValueEnum};
 use larder_check::Report;
+use larder_format::BlockGroupFlags;
 use larder_format::superblock::OFFSETS;
-use larder_volume::{OpenOptions, Volume};
+use larder_volume::{Chunk, OpenOptions, Volume};
 
 use crate::checking::Checking;
 use crate::devices;
@@ -100,6 +102,23 @@ fn parse_copy(text: &str) -> Result<usize, String> {
     copy.ok_or_else(|| format!("'{text}' is not 0, 1 or 2"))
 }
 
+/// Tells of block groups that have fewer copies than others of their kind: those are sound.
+fn warn_of_incomplete(volume: &Volume) {
+    let chunks = volume.chunks();
+    let losses = |chunk: &Chunk| chunk.profile().shape().tolerated_losses();
+    let is_incomplete = |chunk: &&Arc<Chunk>| {
+        let types = |chunk: &Chunk| chunk.flags() & BlockGroupFlags::TYPES;
+        chunks.iter().any(|other| types(other) == types(chunk) && losses(other) > losses(chunk))
+    };
+    let bytes: u64 = chunks.iter().filter(is_incomplete).map(|chunk| chunk.len_bytes()).sum();
+    if bytes > 0 {
+        eprintln!(
+            "WARNING: block groups of {bytes} bytes have fewer copies than others of their kind: \
+             'larder filesystem redundancy' shows and completes them"
+        );
+    }
+}
+
 impl Check {
     pub fn run(mut self, global: &Global, program: Program) -> ExitCode {
         self.quiet |= global.is_quiet();
@@ -143,7 +162,10 @@ impl Check {
                 any_state: true,
                 ..OpenOptions::default()
             };
-            return checking.check(&open_volume(&devices, place, &options)?, None);
+            let volume = open_volume(&devices, place, &options)?;
+            let report = checking.check(&volume, None)?;
+            warn_of_incomplete(&volume);
+            return Ok(report);
         };
         let state = keep_state(path)?;
         let options = OpenOptions { degraded: true, ..OpenOptions::default() };

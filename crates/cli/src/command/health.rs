@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Args;
+use larder::{Incomplete, Space};
 use larder_ioctl::{DeviceErrors, DeviceInfo, Health as State};
 use serde::Serialize;
 
@@ -21,6 +22,7 @@ use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::print::{Name, local_time, local_time_with_zone, write_json};
 use crate::source::Source;
+use crate::space::kind_name;
 use crate::units::Units;
 
 /// Metrics by their names with labels.
@@ -51,17 +53,29 @@ impl Health {
         let named = || self.path.display().to_string();
         let (state, devices) = self.state().with_context(named)?;
         let metrics = self.metrics()?;
+        let incomplete = self.incomplete();
         let mut out = stdout();
         if global.is_json() {
-            write_json(&mut out, "health", &Shown::new(&state, &devices, &metrics))?;
+            write_json(&mut out, "health", &Shown::new(&state, &incomplete, &devices, &metrics))?;
         } else {
             write_state(&mut out, &state)?;
             write_devices(&mut out, &devices)?;
+            for Incomplete { kind, profile, wanted, .. } in incomplete {
+                let kind = kind_name(kind);
+                writeln!(out, "Copies:          {kind}, {profile}: should be {wanted}")?;
+            }
             write_jobs(&mut out, &metrics)?;
             write_objects(&mut out, &metrics)?;
         }
         let is_well = state.made_read_only.is_none();
         Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// What has fewer copies than it should, as far as that can be learned.
+    fn incomplete(&self) -> Vec<Incomplete> {
+        let filesystem = self.source.overview_of_present(self.path.as_os_str());
+        let space = filesystem.and_then(|filesystem| Ok(filesystem.space()?));
+        Space::incomplete(&space.unwrap_or_default())
     }
 
     /// The metrics of a mount.
@@ -208,6 +222,8 @@ struct Shown<'m> {
     /// Why requests of a device wait, if any does.
     waits: Option<String>,
     healed_copies: u64,
+    /// Block groups that have fewer copies than they should.
+    incomplete: Vec<Groups>,
     devices: Vec<Device>,
     /// Of a mount, by their names for Prometheus.
     metrics: &'m Metrics,
@@ -218,6 +234,27 @@ struct Shown<'m> {
 struct ReadOnly {
     since: String,
     reason: String,
+}
+
+/// Block groups of one kind and profile, by the names that `filesystem redundancy` has for them.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Groups {
+    bg_type: &'static str,
+    bg_profile: String,
+    wanted: String,
+    used: u64,
+}
+
+impl Groups {
+    fn new(incomplete: &Incomplete) -> Self {
+        Self {
+            bg_type: kind_name(incomplete.kind),
+            bg_profile: incomplete.profile.to_string(),
+            wanted: incomplete.wanted.to_string(),
+            used: incomplete.used_bytes,
+        }
+    }
 }
 
 /// A device and its counters, by the names that `device stats` has for them.
@@ -234,7 +271,12 @@ struct Device {
 }
 
 impl<'m> Shown<'m> {
-    fn new(state: &State, devices: &[Counted], metrics: &'m Metrics) -> Self {
+    fn new(
+        state: &State,
+        incomplete: &[Incomplete],
+        devices: &[Counted],
+        metrics: &'m Metrics,
+    ) -> Self {
         let time = |time| local_time_with_zone(seconds_of(time));
         let read_only = state.made_read_only.as_ref();
         Self {
@@ -244,6 +286,7 @@ impl<'m> Shown<'m> {
                 .map(|(since, reason)| ReadOnly { since: time(*since), reason: reason.clone() }),
             waits: state.waits.clone(),
             healed_copies: state.healed_copies,
+            incomplete: incomplete.iter().map(Groups::new).collect(),
             devices: devices.iter().map(|(info, errors)| Device::new(info, *errors)).collect(),
             metrics,
         }

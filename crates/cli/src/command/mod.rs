@@ -16,6 +16,7 @@ mod export;
 mod filesystem;
 mod getfattr;
 mod health;
+mod image;
 mod import;
 mod inspect;
 mod install_links;
@@ -30,6 +31,7 @@ mod objects;
 mod property;
 mod receive;
 mod reflink;
+mod replace;
 mod report;
 mod rescue;
 mod restore;
@@ -110,6 +112,8 @@ enum Command {
     Filesystem(filesystem::Filesystem),
     Getfattr(getfattr::Getfattr),
     Health(health::Health),
+    #[command(subcommand)]
+    Image(image::Image),
     Import(import::Import),
     #[command(subcommand, visible_alias = "inspect-internal", aliases = ["i", "in", "ins"])]
     Inspect(inspect::Inspect),
@@ -127,6 +131,9 @@ enum Command {
     Property(property::Property),
     Receive(receive::Receive),
     Reflink(reflink::Reflink),
+    // Not one of `report`, which btrfs-progs does not have.
+    #[command(subcommand, alias = "rep")]
+    Replace(replace::Replace),
     Report(report::Report),
     #[command(subcommand)]
     Rescue(rescue::Rescue),
@@ -196,6 +203,7 @@ impl Command {
             Self::Filesystem(command) => command.run(global),
             Self::Getfattr(command) => command.run(global),
             Self::Health(command) => command.run(global),
+            Self::Image(command) => command.run(global),
             Self::Import(command) => command.run(),
             Self::Inspect(command) => command.run(global),
             Self::InstallLinks(command) => command.run(global),
@@ -214,6 +222,7 @@ impl Command {
             Self::Mkfs(command) => command.run(global),
             Self::Receive(command) => command.run(global),
             Self::Reflink(command) => command.run(),
+            Self::Replace(command) => command.run(global),
             Self::Report(command) => command.run(global),
             Self::Rescue(command) => command.run(global),
             Self::Restore(command) => command.run(global),

@@ -17,13 +17,12 @@ const fn instead(path: &'static str, way_out: &'static str) -> Missing {
 /// The way out if a whole program is missing.
 pub const OF_PROGS: &str =
     "that of btrfs-progs works on the same images, while they are not mounted";
-const BY_RECEIVING: &str = "make a file system of that shape with 'larder mkfs', and fill it by 'larder send' and 'receive'";
 
 const BY_COPYING: &str =
     "'larder check' finds damage, and 'larder restore' copies what can be read";
 
 const COMMANDS: &[Missing] = &[
-    instead("device replace", BY_RECEIVING),
+    instead("device replace", "its name is 'replace'"),
     instead("filesystem defragment", "'cp --reflink=never' makes a copy in few pieces"),
     instead(
         "qgroup",
@@ -33,7 +32,6 @@ const COMMANDS: &[Missing] = &[
         "quota",
         "'larder report' and 'filesystem du' say what subvolumes hold, without quotas",
     ),
-    instead("replace", BY_RECEIVING),
     instead("rescue chunk-recover", BY_COPYING),
     instead("rescue clear-ino-cache", BY_COPYING),
     instead("rescue clear-space-cache", BY_COPYING),
@@ -105,8 +103,6 @@ pub fn added_to(command: Command) -> Command {
             .arg(rest.trailing_var_arg(true).value_parser(clap::value_parser!(std::ffi::OsString)));
         at(command, group, |group| group.subcommand(below))
     });
-    // Not one of `report`, which btrfs-progs does not have.
-    let command = command.mut_subcommand("replace", |replace| replace.alias("rep"));
     OPTIONS.iter().fold(command, |command, refused| {
         at(command, refused.path, |command| command.arg(refused.argument()))
     })

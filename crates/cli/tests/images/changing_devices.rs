@@ -6,7 +6,7 @@ use std::path::Path;
 use larder_testkit::command::run;
 use larder_testkit::{KernelMount, LoopDevice, Scratch, oracle};
 
-use crate::support::{fail, succeed};
+use crate::support::{fail, larder, succeed};
 
 const MIB: u64 = 1 << 20;
 
@@ -143,4 +143,35 @@ fn the_kernel_changes_the_devices_of_its_mounts() {
     assert!(shown.contains("Total devices 1") && shown.contains("size 512.00MiB"), "{shown}");
     let refused = fail(&format!("device remove {device} {path}"));
     assert!(refused.contains(&device.to_string()), "{refused}");
+}
+
+/// For people who ship images.
+#[test]
+fn an_image_gets_as_small_as_it_can() {
+    let scratch = Scratch::new();
+    let image = image(&scratch);
+    succeed(&format!("filesystem resize 4G {image}"));
+    let random: Vec<u8> =
+        (0..30_u32 << 18).flat_map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect();
+    fs::write(scratch.path().join("random"), random).unwrap();
+    succeed(&format!("cp {} {image}:/random", scratch.path().join("random").display()));
+    let said = succeed(&format!("filesystem resize min {image}"));
+    assert!(said.starts_with("Resize device id 1 (") && said.ends_with("MiB\n"), "{said}");
+    let least = len_bytes(&image);
+    assert!(least < 75 * MIB, "{least} bytes with 50 MiB of data");
+    assert_sound(&[&image]);
+    succeed(&format!("image shrink {image}"));
+    assert!(len_bytes(&image) <= least, "{}", len_bytes(&image));
+    succeed(&format!("filesystem resize +300M {image}"));
+    succeed(&format!("cp {image}:/random {image}:/again"));
+    assert_sound(&[&image]);
+    let none = fail(&format!("filesystem resize cancel {image}"));
+    assert!(none.contains("has no resize to cancel"), "{none}");
+    let disk = scratch.path().join("disk.qcow2").display().to_string();
+    run("qemu-img", ["convert", "-f", "raw", "-O", "qcow2", &image, &disk]).unwrap();
+    fs::remove_file(&image).unwrap();
+    let kept = larder(["image", "shrink", &disk]);
+    let kept = String::from_utf8_lossy(&kept.stderr).into_owned();
+    assert!(kept.contains("keeps its length"), "{kept}");
+    succeed(&format!("check --check-data-csum {disk}"));
 }

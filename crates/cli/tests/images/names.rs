@@ -190,7 +190,6 @@ fn what_is_missing_is_named_in_one_sentence() {
         "filesystem defragment",
         "qgroup",
         "quota",
-        "replace",
         "rescue chunk-recover",
         "rescue zero-log",
     ] {

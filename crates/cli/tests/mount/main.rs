@@ -42,6 +42,7 @@ mod reading;
 mod receive;
 mod refusals;
 mod remount;
+mod replace;
 mod reports;
 mod rings;
 mod same_as_btrfs;

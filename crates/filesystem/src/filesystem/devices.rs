@@ -73,7 +73,7 @@ impl Filesystem {
     }
 
     /// Does work on devices as a [job](larder_jobs::Job), which may be cancelled.
-    fn as_job<T>(
+    pub(crate) fn as_job<T>(
         &self,
         kind: JobKind,
         tell: &dyn Fn(DeviceProgress),

@@ -39,6 +39,36 @@ pub struct Space {
     pub stripe_bytes: BTreeMap<(u64, usize), u64>,
 }
 
+/// Block groups that have fewer copies than the safest of their purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Incomplete {
+    /// Their purpose.
+    pub kind: SpaceKind,
+    /// Their profile.
+    pub profile: Profile,
+    /// That of the safest.
+    pub wanted: Profile,
+    /// Bytes that extents use of them.
+    pub used_bytes: u64,
+}
+
+impl Space {
+    /// Those of `spaces` that have fewer copies than they should: they were made while devices were
+    /// missing, or a conversion was interrupted.
+    pub fn incomplete(spaces: &[Self]) -> Vec<Incomplete> {
+        let safety = |profile: &Profile| (profile.shape().tolerated_losses(), profile.copies());
+        let incomplete = |space: &Self| {
+            let alike = spaces.iter().filter(|other| other.kind == space.kind);
+            let wanted = alike.filter_map(|other| other.profile).max_by_key(safety)?;
+            let profile = space.profile.filter(|own| safety(own) < safety(&wanted))?;
+            let (kind, used_bytes) = (space.kind, space.used_bytes);
+            Some(Incomplete { kind, profile, wanted, used_bytes })
+        };
+        spaces.iter().filter_map(incomplete).collect()
+    }
+}
+
 /// Block groups added up by purpose and profile.
 #[derive(Default)]
 pub struct Spaces {

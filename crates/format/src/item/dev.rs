@@ -3,7 +3,7 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::{Logical, Uuid};
+use crate::{ItemType, Key, Logical, Uuid};
 
 /// A device (`struct btrfs_dev_item`, 98 bytes).
 #[derive(
@@ -131,6 +131,30 @@ pub struct DevReplaceItem {
 }
 
 const _: () = assert!(size_of::<DevReplaceItem>() == 72);
+
+/// What a replace does (`BTRFS_IOCTL_DEV_REPLACE_STATE_*`).
+pub mod replace_state {
+    /// There was none.
+    pub const NEVER_STARTED: u64 = 0;
+    /// It goes on, or a crash ended it.
+    pub const STARTED: u64 = 1;
+    /// The target has the place.
+    pub const FINISHED: u64 = 2;
+    /// It was given up.
+    pub const CANCELED: u64 = 3;
+    /// It waits to go on.
+    pub const SUSPENDED: u64 = 4;
+}
+
+impl DevReplaceItem {
+    /// Its key in the device tree.
+    pub const KEY: Key = Key::new(0, ItemType::DEV_REPLACE, 0);
+
+    /// Whether the replace is neither finished nor cancelled.
+    pub fn is_unfinished(&self) -> bool {
+        matches!(self.replace_state.get(), replace_state::STARTED | replace_state::SUSPENDED)
+    }
+}
 
 /// The filters of a balance (`struct btrfs_disk_balance_args`, 136 bytes).
 #[derive(

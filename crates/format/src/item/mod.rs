@@ -23,6 +23,7 @@ pub use chunk::{Chunk, ChunkHeader, Stripe};
 pub use csum::csum_count;
 pub use dev::{
     BalanceItem, DevExtent, DevItem, DevReplaceItem, DevStatsItem, DiskBalanceArgs, balance_flags,
+    replace_state,
 };
 pub use dir::{DirEntries, DirEntry, DirItemHeader, FileType, NAME_MAX, XATTR_NAME_MAX};
 pub use extent::{

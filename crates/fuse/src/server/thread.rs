@@ -43,6 +43,11 @@ struct Status {
 
 impl<'k> Thread<'k> {
     /// The thread that makes the request which this thread serves.
+    /// Its number, as this process sees it.
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
     pub(super) fn new(pid: u32, kernel: &'k dyn Tell) -> Self {
         Self { pid, kernel: Some(kernel), status: OnceLock::new() }
     }

@@ -54,6 +54,20 @@ pub const RESIZE: Opcode = opcode::write::<VolArgs>(MAGIC, 3);
 pub const ADD_DEV: Opcode = opcode::write::<VolArgs>(MAGIC, 10);
 /// `BTRFS_IOC_RM_DEV_V2`.
 pub const RM_DEV_V2: Opcode = opcode::write::<VolArgsV2>(MAGIC, 58);
+/// `BTRFS_IOC_DEV_REPLACE`.
+pub const DEV_REPLACE: Opcode = opcode::read_write::<ReplaceArgs>(MAGIC, 53);
+/// `BTRFS_IOCTL_DEV_REPLACE_CMD_START`.
+pub const REPLACE_START: u64 = 0;
+/// `BTRFS_IOCTL_DEV_REPLACE_CMD_STATUS`.
+pub const REPLACE_STATUS: u64 = 1;
+/// `BTRFS_IOCTL_DEV_REPLACE_CMD_CANCEL`.
+pub const REPLACE_CANCEL: u64 = 2;
+/// `BTRFS_IOCTL_DEV_REPLACE_RESULT_NOT_STARTED`.
+pub const REPLACE_NOT_STARTED: u64 = 1;
+/// `BTRFS_IOCTL_DEV_REPLACE_RESULT_ALREADY_STARTED`.
+pub const REPLACE_ALREADY_STARTED: u64 = 2;
+/// `BTRFS_IOCTL_DEV_REPLACE_RESULT_SCRUB_INPROGRESS`.
+pub const REPLACE_SCRUB_IN_PROGRESS: u64 = 3;
 /// `BTRFS_IOC_SUBVOL_CREATE`.
 pub const SUBVOL_CREATE: Opcode = opcode::write::<VolArgs>(MAGIC, 14);
 /// `BTRFS_IOC_SUBVOL_CREATE_V2`.
@@ -130,6 +144,8 @@ pub const METRICS: Opcode = opcode::read::<MetricsArgs>(b'L', 5);
 
 /// Larder's own: how fast a device is scrubbed.
 pub const SCRUB_LIMIT: Opcode = opcode::read_write::<ScrubLimitArgs>(b'L', 6);
+/// Larder's own: gives block groups the copies that they lack.
+pub const COMPLETE: Opcode = opcode::none(b'L', 16);
 
 /// Larder's own: a token for the inode that the request is called on.
 pub const TOKEN: Opcode = opcode::read::<Token>(b'L', 4);

@@ -339,6 +339,37 @@ structure! {
     }
 }
 structure! {
+    /// `struct btrfs_ioctl_dev_replace_args`: of the union the largest part.
+    ReplaceArgs, 2600 {
+        command: u64,
+        result: u64,
+        start: ReplaceStart,
+        spare: [u64; 64],
+    }
+}
+structure! {
+    /// `struct btrfs_ioctl_dev_replace_start_params`, as long as the union. On a mount of larder,
+    /// an empty name of the target means to go on with what was interrupted.
+    ReplaceStart, 2072 {
+        source: u64,
+        avoids_source: u64,
+        source_name: [u8; 1025],
+        target_name: [u8; 1025],
+        unused: [u8; 6],
+    }
+}
+structure! {
+    /// `struct btrfs_ioctl_dev_replace_status_params`.
+    ReplaceStatusArgs, 48 {
+        state: u64,
+        permille: u64,
+        started: u64,
+        stopped: u64,
+        write_errors: u64,
+        read_errors: u64,
+    }
+}
+structure! {
     /// How fast a device of a Larder mount is scrubbed: bytes in a second, 0 for no limit.
     ScrubLimitArgs, 32 {
         devid: u64,

@@ -232,6 +232,16 @@ impl Bookkeeping {
         self.trees.free_space.is_some()
     }
 
+    /// Keeps the group at `start` from being removed, until the caller says that it does not
+    /// [move](Group::set_moves). `None` if it is gone.
+    pub(super) fn hold_group(&self, start: Logical) -> Result<Option<Arc<Group>>> {
+        // No thread removes groups meanwhile.
+        let _editing = self.editing.lock();
+        self.write_created_groups()?;
+        let group = self.tree_space.space.group_at(start).filter(|group| group.start() == start);
+        Ok(group.inspect(|group| group.set_moves(true)))
+    }
+
     /// Puts the layout to which a chunk has moved into the trees, in place of the one before.
     pub(super) fn exchange_layouts(&self, group: &Group, to: &Arc<Chunk>) -> Result<()> {
         let _editing = self.editing.lock();
@@ -241,6 +251,42 @@ impl Bookkeeping {
         self.with_chunk_trees(|trees, devices| replace_chunk(trees, devices, &from, to))?;
         let mut tree = TreeItems::new(self.trees.block_group.clone());
         tree.replace(block_group_key(to), block_group_item(group).as_bytes())
+    }
+
+    /// Cuts a group after its last content, and leaves so much free there. Returns whether there
+    /// was anything to cut.
+    pub(super) fn cut_group(&self, group: &Group, spare_bytes: u64) -> Result<bool> {
+        let _editing = self.editing.lock();
+        self.write_created_groups()?;
+        let space = &self.tree_space.space;
+        let from = group.chunk();
+        let Some(to) = group.begin_cut(spare_bytes) else { return Ok(false) };
+        if let Some(tree) = self.trees.free_space.clone() {
+            let mut tree = TreeItems::new(tree);
+            let sectorsize = self.volume.sectorsize();
+            let before = free_space_of(&from, sectorsize);
+            let free = before.load(&tree)?;
+            before.delete(&mut tree)?;
+            let after = free_space_of(&to, sectorsize);
+            after.create(&mut tree)?;
+            let mut at = to.logical().0;
+            for range in free {
+                if at < range.start.min(to.end().0) {
+                    after.take(&mut tree, &(at..range.start.min(to.end().0)))?;
+                }
+                at = range.end;
+            }
+            if at < to.end().0 {
+                after.take(&mut tree, &(at..to.end().0))?;
+            }
+        }
+        let mut tree = TreeItems::new(self.trees.block_group.clone());
+        tree.remove(block_group_key(&from))?;
+        space.cut(group, to.clone());
+        self.volume.replace_chunk(to.clone())?;
+        tree.insert(block_group_key(&to), block_group_item(group).as_bytes())?;
+        self.with_chunk_trees(|trees, devices| replace_chunk(trees, devices, &from, &to))?;
+        Ok(true)
     }
 
     /// Changes the items of devices in the chunk tree and the device tree.

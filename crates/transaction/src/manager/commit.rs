@@ -184,6 +184,7 @@ impl TransactionManager {
         let Frozen { superblock, blocks, pinned } = frozen;
         let _writing = self.timer().writing();
         write_blocks(&self.volume, &blocks)?;
+        self.exchange_replaced()?;
         self.volume.write_superblocks(&superblock)?;
         blocks.finish();
         self.durable.advance(&superblock);

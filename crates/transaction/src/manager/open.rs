@@ -80,6 +80,8 @@ impl TransactionManager {
     fn load(volume: Arc<Volume>, cache: Arc<BlockCache>) -> Result<Self> {
         load::check_writable(&volume)?;
         let manager = Self::load_trees(volume, cache).map_err(Error::while_opening)?;
+        manager.take_replace_up().map_err(Error::while_opening)?;
+        warn_of_incomplete(&manager);
         renew_first_superblocks(&manager)?;
         Ok(manager)
     }
@@ -124,8 +126,23 @@ impl TransactionManager {
             space_waiters: SpaceWaiters::default(),
             committing: RankedMutex::default(),
             device_work: Mutex::default(),
+            finishing: Mutex::default(),
             hook: OnceLock::new(),
         })
+    }
+}
+
+/// Tells of block groups that have fewer copies than they should.
+fn warn_of_incomplete(manager: &TransactionManager) {
+    let space = manager.space();
+    let groups = space.groups().into_iter().filter(|group| group.used() > 0);
+    let incomplete = groups.filter(|group| space.complete_profile(group).is_some());
+    let bytes: u64 = incomplete.map(|group| group.used()).sum();
+    if bytes > 0 {
+        tracing::warn!(
+            "{bytes} bytes have fewer copies than they should: 'larder filesystem redundancy' \
+             shows and completes them"
+        );
     }
 }
 

@@ -9,6 +9,8 @@
 //! - If a device is missing, a commit that it lacks comes before any other change.
 //! - The reported progress only goes forward, and ends at its total if nothing fails.
 
+use std::ops::ControlFlow;
+
 use larder_format::BlockGroupFlags;
 use larder_volume::Chunk;
 
@@ -46,6 +48,8 @@ pub(super) fn bring_devices_up_to_date(
     let volume = manager.volume();
     if volume.devices().iter().any(|device| device.is_missing() && !device.is_seed()) {
         manager.change_superblock(|_| ());
+    }
+    if manager.has_changes() {
         manager.commit()?;
     }
     let stale = volume.stale_devices();
@@ -58,8 +62,19 @@ pub(super) fn bring_devices_up_to_date(
     if !stale.is_empty() && copy_all(manager, History::Unknown, tell)? {
         volume.end_staleness();
         volume.write_superblocks(&volume.superblock())?;
+        complete(manager);
     }
     Ok(())
+}
+
+/// Completes what was written while devices were missing. If it fails, everything is as it was.
+fn complete(manager: &TransactionManager) {
+    let go_on = |_| ControlFlow::Continue(());
+    if !manager.space().is_degraded()
+        && let Err(error) = manager.complete_redundancy(&go_on)
+    {
+        tracing::warn!("not all block groups have as many copies as they should: {error}");
+    }
 }
 
 impl TransactionManager {
@@ -79,6 +94,7 @@ impl TransactionManager {
         // The superblocks of all devices lead to a new state, which has all logs.
         self.change_superblock(|_| ());
         self.commit()?;
+        complete(self);
         Ok(true)
     }
 }

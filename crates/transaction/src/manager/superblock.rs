@@ -118,13 +118,15 @@ impl Committed<'_> {
     }
 }
 
-/// The system chunks in `new`. Those that are in `old` too, with the same stripes, stay unchanged:
+/// The system chunks in `new`. Those that are in `old` too, with the same length and stripes, stay
+/// unchanged:
 /// their maker may have given them other alignment hints, which the chunk tree still has.
 fn keep_entries(old: &[u8], new: &[u8]) -> Vec<u8> {
     let key_of = |entry: &[u8]| entry[..size_of::<DiskKey>()].to_vec();
     let layout_of = |entry: &[u8]| {
         let chunk = Chunk::parse(&entry[size_of::<DiskKey>()..]).ok()?;
-        Some((chunk.header.flags.get(), chunk.stripes.as_bytes().to_vec()))
+        let header = &chunk.header;
+        Some((header.length.get(), header.flags.get(), chunk.stripes.as_bytes().to_vec()))
     };
     let kept = |entry: &[u8]| {
         let same = |old: &&[u8]| {

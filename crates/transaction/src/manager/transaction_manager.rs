@@ -16,6 +16,7 @@ use super::cleaning::Cleaning;
 use super::commit_timer::CommitTimer;
 use super::durable::DurableState;
 use super::exclusive::Exclusive;
+use super::finishing::Finishing;
 use super::handle::Handle;
 use super::hook::TransactionHook;
 use super::join_gate::JoinGate;
@@ -44,6 +45,7 @@ pub struct TransactionManager {
     pub(super) committing: RankedMutex<Logs, COMMITTING>,
     /// Locked by the thread that adds, removes, resizes or converts.
     pub(super) device_work: Mutex<()>,
+    pub(super) finishing: Mutex<Finishing>,
     pub(super) hook: OnceLock<Arc<dyn TransactionHook>>,
 }
 

@@ -173,7 +173,7 @@ impl Space {
         changes.created.push(group.clone());
         self.enter(group);
         drop(changes);
-        self.update_profiles();
+        self.update_profiles(&devices);
         drop(devices);
         self.update_reserve();
         Ok(Some(()))

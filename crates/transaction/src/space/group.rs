@@ -29,11 +29,19 @@ pub struct Group {
     moves: AtomicBool,
     /// Ranges in use, pinned or unusable; adjacent ones are one.
     taken: RangeIndex<()>,
-    unusable_bytes: u64,
+    unusable_bytes: AtomicU64,
+    /// Cut from its end, where all is taken.
+    cut_bytes: AtomicU64,
     pub(super) used: AtomicU64,
     pub(super) reserved: AtomicU64,
     pub(super) pinned: AtomicU64,
     state: SharedState,
+}
+
+/// What a cut takes from a group.
+pub(super) struct Cut {
+    pub(super) total_bytes: u64,
+    pub(super) unusable_bytes: u64,
 }
 
 impl Group {
@@ -75,7 +83,8 @@ impl Group {
             range: group,
             moves: AtomicBool::new(false),
             taken,
-            unusable_bytes,
+            unusable_bytes: AtomicU64::new(unusable_bytes),
+            cut_bytes: AtomicU64::new(0),
             used: AtomicU64::new(used),
             reserved: AtomicU64::new(0),
             pinned: AtomicU64::new(0),
@@ -90,12 +99,12 @@ impl Group {
 
     /// Sets another layout of its addresses.
     pub(super) fn set_chunk(&self, chunk: Arc<Chunk>) {
-        debug_assert_eq!(self.range, chunk.logical().0..chunk.end().0);
+        debug_assert_eq!(self.range(), chunk.logical().0..chunk.end().0);
         *self.chunk.write() = chunk;
     }
 
-    /// Says whether the chunk moves.
-    pub(super) fn set_moves(&self, moves: bool) {
+    /// Says whether the chunk moves, or is copied: the group stays as long as it does.
+    pub(crate) fn set_moves(&self, moves: bool) {
         self.moves.store(moves, SeqCst);
     }
 
@@ -118,12 +127,13 @@ impl Group {
 
     /// The addresses that it covers.
     pub fn range(&self) -> Range<u64> {
-        self.range.clone()
+        self.range.start..self.range.end - self.cut_bytes.load(SeqCst)
     }
 
     /// Its length.
     pub fn len_bytes(&self) -> u64 {
-        self.range.end - self.range.start
+        let range = self.range();
+        range.end - range.start
     }
 
     /// Type and profile.
@@ -148,12 +158,13 @@ impl Group {
 
     /// Unusable: the places of superblock copies.
     pub fn unusable_bytes(&self) -> u64 {
-        self.unusable_bytes
+        self.unusable_bytes.load(SeqCst)
     }
 
     /// Free bytes, in any number of pieces. Approximate while other threads allocate.
     pub fn free_bytes(&self) -> u64 {
-        self.len_bytes().saturating_sub(self.taken.covered())
+        // What was cut is taken.
+        (self.range.end - self.range.start).saturating_sub(self.taken.covered())
     }
 
     /// Its state.
@@ -226,6 +237,24 @@ impl Group {
         self.taken.merge_at(start, |(), ()| Some(()));
         self.taken.merge_at(start + len_bytes, |(), ()| Some(()));
         Some(Logical(start))
+    }
+
+    /// Makes a range free again that was claimed for nothing.
+    pub(super) fn give_back(&self, range: Range<u64>) {
+        self.reserved.fetch_sub(range.end - range.start, SeqCst);
+        self.release(range);
+    }
+
+    /// Cuts it at an address, after which everything is taken and nothing is in use.
+    pub(super) fn cut(&self, end: u64) -> Cut {
+        let before = self.range().end;
+        let superblocks = self.chunk().superblock_ranges();
+        let cut = superblocks.iter().filter(|(start, _)| start.0 >= end);
+        let unusable_bytes = cut.map(|(_, len_bytes)| *len_bytes).sum::<u64>();
+        let unusable_bytes = unusable_bytes.min(self.unusable_bytes());
+        self.unusable_bytes.fetch_sub(unusable_bytes, SeqCst);
+        self.cut_bytes.fetch_add(before - end, SeqCst);
+        Cut { total_bytes: before - end, unusable_bytes }
     }
 
     /// Makes a range free that is neither used nor pinned any more.

@@ -14,6 +14,7 @@
 mod account;
 mod allocate;
 mod available;
+mod cut;
 mod future;
 mod group;
 mod kept;
@@ -143,7 +144,7 @@ impl Space {
         if groups != chunks {
             return Err(Error::BlockGroupCount { groups, chunks });
         }
-        self.update_profiles();
+        self.update_profiles(&self.devices.lock());
         self.update_reserve();
         Ok(())
     }
@@ -424,7 +425,7 @@ impl Space {
         account.unusable.sub(group.unusable_bytes());
         self.stop_withdrawing(group);
         self.groups.write().remove(&group.start().0);
-        self.update_profiles();
+        self.update_profiles(&self.devices.lock());
         self.changes.lock().dirty.remove(&group.start().0);
         self.volume.remove_chunk(group.start());
         self.pinned.lock().chunks.push(group.chunk());
@@ -456,8 +457,26 @@ impl Space {
     }
 
     /// Tells the policy which groups there are.
-    fn update_profiles(&self) {
-        self.policy.write().update(&self.groups());
+    fn update_profiles(&self, devices: &Devices) {
+        let present = self.is_degraded().then_some(devices);
+        let has_room = |kind, profile| self.limits(kind, devices).plan(profile, devices).is_some();
+        let mut policy = self.policy.write();
+        policy.update(&self.groups());
+        policy.look_at_devices(present, has_room);
+    }
+
+    /// Whether devices are missing.
+    pub(crate) fn is_degraded(&self) -> bool {
+        self.volume.devices().iter().any(|device| device.is_missing() && !device.is_seed())
+    }
+
+    /// The profile that a group should have: that of the safest ones of its kind. `None` if it has
+    /// as many copies.
+    pub fn complete_profile(&self, group: &Group) -> Option<Profile> {
+        let kind = SpaceKind::of_types(group.flags())?;
+        let (own, safest) = (group.chunk().profile(), self.policy.read().safest(kind));
+        let safety = |profile: Profile| (profile.shape().tolerated_losses(), profile.copies());
+        (safety(own) < safety(safest)).then_some(safest)
     }
 }
 

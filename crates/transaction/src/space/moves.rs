@@ -34,7 +34,7 @@ impl Space {
     pub(crate) fn exchange_layouts(&self, group: &Group, to: Arc<Chunk>) {
         self.devices.lock().moved(&group.chunk(), &to);
         group.set_chunk(to);
-        self.update_profiles();
+        self.update_profiles(&self.devices.lock());
         self.update_reserve();
     }
 
@@ -47,7 +47,10 @@ impl Space {
 
     /// Changes what is known of the devices.
     pub(crate) fn change_devices(&self, change: impl FnOnce(&mut Devices)) {
-        change(&mut self.devices.lock());
+        let mut devices = self.devices.lock();
+        change(&mut devices);
+        self.update_profiles(&devices);
+        drop(devices);
         self.update_reserve();
     }
 }

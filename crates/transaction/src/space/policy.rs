@@ -2,11 +2,14 @@
 //!
 //! # Invariants
 //! - Unless a target is set, data and trees are never less safe in a new chunk than in the safest
-//!   that exists and can be written.
+//!   that exists and can be written; while devices are missing, than the others allow.
+//! - Only while devices are missing does a new chunk have fewer copies than the safest. Afterwards
+//!   such chunks are completed (`manager/devices/complete.rs`).
 
 use std::sync::Arc;
 
 use larder_format::{Profile, SpaceKind};
+use larder_volume::layout::Devices;
 
 use super::Group;
 
@@ -17,6 +20,8 @@ pub(super) struct ProfilePolicy {
     targets: [Option<Profile>; SpaceKind::ALL.len()],
     /// The safest that exist.
     safest: [Profile; SpaceKind::ALL.len()],
+    /// The best that the devices allow, if some are missing.
+    possible: [Option<Profile>; SpaceKind::ALL.len()],
 }
 
 impl Default for ProfilePolicy {
@@ -24,6 +29,7 @@ impl Default for ProfilePolicy {
         Self {
             targets: [None; SpaceKind::ALL.len()],
             safest: [Profile::Single; SpaceKind::ALL.len()],
+            possible: Default::default(),
         }
     }
 }
@@ -31,7 +37,28 @@ impl Default for ProfilePolicy {
 impl ProfilePolicy {
     /// The profile of new chunks for `kind`.
     pub(super) fn profile(&self, kind: SpaceKind) -> Profile {
-        self.targets[kind as usize].unwrap_or(self.safest[kind as usize])
+        let wanted = self.targets[kind as usize].or(self.possible[kind as usize]);
+        wanted.unwrap_or(self.safest[kind as usize])
+    }
+
+    /// The safest profile of block groups for `kind` that exist.
+    pub(super) fn safest(&self, kind: SpaceKind) -> Profile {
+        self.safest[kind as usize]
+    }
+
+    /// Looks at the devices that are there, if some are missing. `has_room` says whether a chunk
+    /// fits.
+    pub(super) fn look_at_devices(
+        &mut self,
+        devices: Option<&Devices>,
+        has_room: impl Fn(SpaceKind, Profile) -> bool,
+    ) {
+        self.possible = SpaceKind::ALL.map(|kind| {
+            let (safest, present) = (self.safest(kind), devices?.usable().count());
+            let best = possible(safest, present)?;
+            let is_costly = best == Profile::Dup && safest != best && kind == SpaceKind::Data;
+            Some(if is_costly && !has_room(kind, best) { Profile::Single } else { best })
+        });
     }
 
     /// Sets the profile that new chunks for `kind` get whatever exists; `None`: the safest.
@@ -50,6 +77,14 @@ impl ProfilePolicy {
     }
 }
 
+/// The profile with the most copies, but no more than `wanted` has, that so many devices allow.
+fn possible(wanted: Profile, devices: usize) -> Option<Profile> {
+    const OTHERS: [Profile; 5] =
+        [Profile::Raid1c4, Profile::Raid1c3, Profile::Raid1, Profile::Dup, Profile::Single];
+    let others = OTHERS.into_iter().filter(|other| other.copies() <= wanted.copies());
+    [wanted].into_iter().chain(others).find(|profile| profile.shape().devices_of(devices) > 0)
+}
+
 /// Profiles from the least to the most preferred if block groups of several exist.
 fn safety(profile: Profile) -> u8 {
     match profile {
@@ -62,5 +97,27 @@ fn safety(profile: Profile) -> u8 {
         Profile::Raid1c4 => 6,
         Profile::Raid5 => 7,
         Profile::Raid6 => 8,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_devices_that_are_there_have_as_many_copies_as_they_can() {
+        for (wanted, devices, best) in [
+            (Profile::Raid1, 2, Profile::Raid1),
+            (Profile::Raid1, 1, Profile::Dup),
+            (Profile::Raid1c3, 2, Profile::Raid1),
+            (Profile::Raid1c4, 3, Profile::Raid1c3),
+            (Profile::Raid10, 1, Profile::Dup),
+            (Profile::Raid0, 1, Profile::Raid0),
+            (Profile::Single, 1, Profile::Single),
+            (Profile::Dup, 1, Profile::Dup),
+        ] {
+            assert_eq!(possible(wanted, devices), Some(best), "{wanted} on {devices}");
+        }
+        assert_eq!(possible(Profile::Raid1, 0), None);
     }
 }

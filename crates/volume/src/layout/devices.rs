@@ -80,6 +80,7 @@ impl DeviceSpace {
         let starts = self.taken.keys().copied();
         let from = std::iter::once(DEVICE_RESERVED_BYTES).chain(ends);
         let to = starts.chain([self.total_bytes]);
+        let to = to.map(|to| to.min(self.total_bytes));
         from.zip(to).filter(|(from, to)| from < to).map(|(from, to)| from..to)
     }
 
@@ -220,6 +221,25 @@ impl Devices {
         }
     }
 
+    /// Shortens the places of a chunk, which has its new length already: there is nothing in the
+    /// rest.
+    pub fn shorten(&mut self, chunk: &Chunk) {
+        for stripe in chunk.stripes() {
+            let end = stripe.physical.0 + chunk.bytes_per_stripe();
+            let device = self.get_mut(stripe.devid);
+            if let Some(taken) = device.and_then(|d| d.taken.get_mut(&stripe.physical.0)) {
+                taken.end = end;
+            }
+        }
+    }
+
+    /// The lowest place on its device for a stripe of a chunk, if its own were free.
+    pub fn lowest_place(&self, chunk: &Chunk, stripe: &ChunkStripe) -> Option<u64> {
+        let mut device = self.get(stripe.devid)?.clone();
+        device.taken.remove(&stripe.physical.0);
+        device.place_for_content(chunk.bytes_per_stripe())
+    }
+
     /// Cuts every device after its last chunk.
     pub fn shrink(&mut self) {
         for device in &mut self.devices {
@@ -258,5 +278,25 @@ fn places_of_one<'c>(
 impl FromIterator<DeviceSpace> for Devices {
     fn from_iter<T: IntoIterator<Item = DeviceSpace>>(devices: T) -> Self {
         Self { devices: devices.into_iter().collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A device that becomes smaller has nothing to give after its new end.
+    #[test]
+    fn holes_end_where_the_device_does() {
+        const MIB: u64 = 1 << 20;
+        let mut device = DeviceSpace::new(1, Uuid::nil(), 100 * MIB);
+        device.take(10 * MIB..20 * MIB);
+        device.take(40 * MIB..50 * MIB);
+        assert_eq!(device.unallocated_bytes(), 79 * MIB);
+        device.total_bytes = 30 * MIB;
+        assert_eq!(device.unallocated_bytes(), 19 * MIB);
+        assert_eq!(device.place_for_content(15 * MIB), None);
+        device.total_bytes = 15 * MIB;
+        assert_eq!(device.unallocated_bytes(), 9 * MIB);
     }
 }

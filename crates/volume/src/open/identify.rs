@@ -11,7 +11,7 @@ use larder_format::{Superblock, Uuid};
 use super::separate::{UsedSeparately, is_earlier_commit, is_same_commit};
 use super::{MissingDevice, OpenError};
 use crate::chunk::ChunkMap;
-use crate::member::VolumeDevice;
+use crate::member::{FoundTwin, TWIN_DEVID, VolumeDevice};
 use crate::problem::ReadError;
 use crate::scan::{scan, scan_copy};
 
@@ -49,6 +49,7 @@ impl GivenDevices {
         };
         let superblocks = found.iter().map(|(_, superblock)| superblock);
         let newest = superblocks.rev().max_by_key(|s| rank(s)).ok_or(OpenError::NoDevices)?.clone();
+        let found = without_those_that_left(found);
         let found = Self { newest, devices: found, older_first_copies };
         found.check_foreign()?;
         found.check_duplicates()?;
@@ -159,7 +160,7 @@ impl GivenDevices {
     pub(super) fn into_members(
         mut self,
         dev_items: &[DevItem],
-    ) -> Result<Vec<VolumeDevice>, OpenError> {
+    ) -> Result<(Vec<VolumeDevice>, Option<FoundTwin>), OpenError> {
         let mut members = Vec::with_capacity(dev_items.len());
         let own_fsid = Uuid::from_bytes(self.newest.dev_item.fsid);
         for item in dev_items {
@@ -177,6 +178,7 @@ impl GivenDevices {
                 },
             });
         }
+        let twin = self.take_twin();
         // A crash came before a device that was removed lost its superblock, or while one was added.
         let is_own = |superblock: &Superblock| superblock.fsid == self.newest.fsid;
         let has_member = members.iter().any(|member| !member.is_missing());
@@ -190,7 +192,19 @@ impl GivenDevices {
                  never added: it is left out"
             );
         }
-        Ok(members)
+        Ok((members, twin))
+    }
+
+    /// The device that is to take the place of another, if there is one.
+    fn take_twin(&mut self) -> Option<FoundTwin> {
+        let is_twin = |superblock: &Superblock| {
+            superblock.fsid == self.newest.fsid && superblock.dev_item.devid == TWIN_DEVID
+        };
+        let at = self.devices.iter().position(|(_, superblock)| is_twin(superblock))?;
+        let (device, superblock) = self.devices.swap_remove(at);
+        let commit = |superblock: &Superblock| (superblock.generation, superblock.log_root);
+        let is_current = commit(&superblock) == commit(&self.newest);
+        Some(FoundTwin { device, uuid: superblock.dev_item.uuid(), is_current })
     }
 
     /// The error if the chunk tree cannot be read: missing devices of the system chunks if there
@@ -222,4 +236,34 @@ impl GivenDevices {
 
 fn is_seeding(superblock: &Superblock) -> bool {
     superblock.flags.get() & SUPER_FLAG_SEEDING != 0
+}
+
+/// Leaves out each device whose place another one has taken: that one has its id and UUID, and is
+/// newer. A crash came before the first lost its superblock.
+fn without_those_that_left(
+    devices: Vec<(Arc<dyn Device>, Box<Superblock>)>,
+) -> Vec<(Arc<dyn Device>, Box<Superblock>)> {
+    let identity = |s: &Superblock| (s.fsid, s.dev_item.devid, s.dev_item.uuid);
+    let newer_of = |superblock: &Superblock| {
+        let is_newer = |(_, other): &&(Arc<dyn Device>, Box<Superblock>)| {
+            identity(other) == identity(superblock) && other.generation > superblock.generation
+        };
+        devices.iter().find(is_newer)
+    };
+    let left: Vec<bool> = devices
+        .iter()
+        .map(|(device, superblock)| {
+            let newer = newer_of(superblock);
+            if let Some((newer, _)) = newer {
+                tracing::warn!(
+                    "{}: {} has taken its place as device {}: it is left out",
+                    device.name(),
+                    newer.name(),
+                    superblock.dev_item.devid
+                );
+            }
+            newer.is_some()
+        })
+        .collect();
+    devices.into_iter().zip(left).filter(|(_, left)| !left).map(|(device, _)| device).collect()
 }

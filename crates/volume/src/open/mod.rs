@@ -273,10 +273,11 @@ impl Volume {
             error => error,
         })?;
         let superblock = provisional.superblock();
-        let members = found.into_members(&tree.dev_items)?;
+        let (members, found_twin) = found.into_members(&tree.dev_items)?;
         let mut volume =
             Self::assemble(superblock, members, tree.chunks, options.write, options.read_policy);
         volume.rescue = rescue;
+        volume.found_twin = found_twin;
         volume.check_devices(options)?;
         volume.check_same_root()?;
         if let Some(state) = &options.state {

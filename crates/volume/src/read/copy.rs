@@ -1,6 +1,7 @@
 //! Reading one copy, and the order in which copies are tried.
 
 use std::cmp::Reverse;
+use std::sync::atomic::Ordering::Relaxed;
 
 use larder_format::Logical;
 
@@ -101,7 +102,8 @@ impl Geometry {
     }
 
     /// The copies of a segment in the order in which they are tried: mirrors, as the read policy
-    /// says, missing ones last; then parity; then mirrors that are out of date.
+    /// says, avoided ones later, and missing ones last; then parity; then mirrors that are out of
+    /// date.
     pub(crate) fn copy_order(
         &self,
         chunk: &Chunk,
@@ -115,9 +117,10 @@ impl Geometry {
             let device = self.device(devid);
             let is_missing = device.is_none_or(|device| device.is_missing());
             let is_outdated = self.is_outdated(chunk, devid);
+            let is_avoided = device.is_some_and(|device| device.is_avoided.load(Relaxed));
             let is_preferred = self.common.read_policy == ReadPolicy::Prefer(devid);
             let distance = (copy + mirrors - favourite) % mirrors;
-            (is_outdated, is_missing, Reverse(is_preferred), distance)
+            (is_outdated, is_missing, is_avoided, Reverse(is_preferred), distance)
         });
         let outdated = (0..mirrors).filter(|&copy| self.is_copy_outdated(chunk, segment, copy));
         let current = mirrors - outdated.count();

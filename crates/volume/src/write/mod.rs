@@ -17,7 +17,6 @@ use std::sync::Arc;
 use larder_device::{Device, DeviceError, Trouble};
 use larder_format::superblock::OFFSETS;
 use larder_format::{Logical, Physical, Superblock};
-use larder_locks::elsewhere;
 
 use crate::chunk::{Chunk, DeviceAddress};
 use crate::geometry::Geometry;
@@ -114,6 +113,9 @@ impl Volume {
         if !self.flushes_in_one_step() {
             self.flush()?;
         }
+        let first = self.devices_that_took_places();
+        write_copies(&first, OFFSETS[0], template)?;
+        first.iter().try_for_each(|device| device.flush())?;
         self.write_copies(OFFSETS[0], template)?;
         self.flush()
     }
@@ -209,9 +211,8 @@ impl Volume {
             }
             for segment in chunk.segments(at, part_bytes) {
                 for address in chunk.addresses(&segment) {
-                    let device = geometry.device(address.devid);
-                    if let Some(device) = device.and_then(|device| device.written_to()) {
-                        elsewhere(|| device.discard(address.physical.0, segment.len_bytes))?;
+                    if let Some(device) = geometry.device(address.devid) {
+                        device.discard(address.physical, segment.len_bytes)?;
                     }
                 }
             }

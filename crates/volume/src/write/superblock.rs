@@ -27,7 +27,15 @@ pub(super) fn write_copies(
     let is_written = |device: &&Arc<VolumeDevice>| reaches(device, offset) && !device.is_stale();
     for device in devices.iter().filter(is_written) {
         let superblock = superblock_for(device, offset, template);
-        device.write(&[IoSlice::new(superblock.as_bytes())], offset)?;
+        device.write_only_here(&[IoSlice::new(superblock.as_bytes())], offset)?;
+    }
+    for twin in devices.iter().filter_map(|device| Some((device.twin()?, device.dev_item()))) {
+        let (twin, item) = twin;
+        twin.follow(&item);
+        let superblock = superblock_for(&twin.member, offset, template);
+        if reaches(&twin.member, offset) {
+            twin.write(&[IoSlice::new(superblock.as_bytes())], offset);
+        }
     }
     Ok(())
 }
@@ -39,7 +47,7 @@ impl VolumeDevice {
         for offset in OFFSETS {
             if reaches(self, offset) {
                 let superblock = superblock_for(self, offset, template);
-                self.write(&[IoSlice::new(superblock.as_bytes())], offset)?;
+                self.write_only_here(&[IoSlice::new(superblock.as_bytes())], offset)?;
             }
         }
         Ok(self.flush()?)
@@ -50,7 +58,7 @@ impl VolumeDevice {
     pub fn forget_superblocks(&self) -> Result<(), WriteError> {
         for offset in OFFSETS {
             if reaches(self, offset) {
-                self.write(&[IoSlice::new(&[0; SUPERBLOCK_SIZE])], offset)?;
+                self.write_only_here(&[IoSlice::new(&[0; SUPERBLOCK_SIZE])], offset)?;
             }
         }
         Ok(self.flush()?)

@@ -4,7 +4,8 @@ mod df;
 mod du;
 mod label;
 mod mkswapfile;
-mod resize;
+mod redundancy;
+pub mod resize;
 mod show;
 mod sync;
 mod usage;
@@ -21,6 +22,7 @@ pub enum Filesystem {
     Du(du::Du),
     Label(label::Label),
     Mkswapfile(mkswapfile::Mkswapfile),
+    Redundancy(redundancy::Redundancy),
     Resize(resize::Resize),
     Show(show::Show),
     Sync(sync::Sync),
@@ -34,6 +36,7 @@ impl Filesystem {
             Self::Du(command) => command.run(global),
             Self::Label(command) => command.run(global),
             Self::Mkswapfile(command) => command.run(global),
+            Self::Redundancy(command) => command.run(global),
             Self::Resize(command) => command.run(),
             Self::Show(command) => command.run(global),
             Self::Sync(command) => command.run(),

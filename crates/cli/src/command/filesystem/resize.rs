@@ -2,12 +2,14 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, ensure};
 use clap::Args;
 use larder_objects::parse_size;
+use rustix::io::Errno;
 
 use crate::command::device::on::{Device, judge, of_mount, shown, with_progress};
 use crate::outcome::Outcome;
@@ -21,18 +23,25 @@ use crate::units::Units;
 /// gets the new length too: it grows before, and is cut after. A partition or the disk in a qcow2
 /// image keeps its size, which limits that of the file system.
 ///
+/// `min` cuts block groups after their last content and moves them down as far as there is room.
+/// What is free between files stays.
+///
 /// Examples:
 ///   larder filesystem resize +10G disk.img
+///   larder filesystem resize min disk.img
 ///   larder filesystem resize 2:max /mnt
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Resize {
     #[command(flatten)]
     source: Source,
-    /// Bytes, or with k, m, g, ... after it of their powers of 1024; with + or - before it to add or
-    /// take as many; `max` for all of the device. Before it, the id of a device and a colon: 1 unless
-    /// given
-    #[arg(value_name = "[DEVID:][+/-]SIZE or [DEVID:]max", allow_hyphen_values = true)]
+    /// Bytes, or with k, m, g, ... after it of their powers of 1024; with + or - before it to add
+    /// or take as many; `max` for all of the device; `min` for as little as possible; `cancel` to
+    /// end a resize of a mount. Before it, the id of a device and a colon: 1 unless given
+    #[arg(
+        value_name = "[DEVID:][+/-]SIZE or [DEVID:]max or min or cancel",
+        allow_hyphen_values = true
+    )]
     size: String,
     /// An image of the file system, which must not be mounted; or a directory of one that is
     /// mounted, by larder or by the kernel
@@ -44,6 +53,8 @@ pub struct Resize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     Max,
+    Min,
+    Cancel,
     Exactly(u64),
     More(u64),
     Less(u64),
@@ -59,6 +70,9 @@ impl Resize {
         let (devid, wanted) = parse(&self.size)?;
         if let Some(path) = self.source.mounted_directory(&self.image)? {
             let directory = File::open(path)?;
+            if let Some(text) = wanted.word().filter(|_| wanted != Wanted::Max) {
+                return larder_ioctl::resize_device(directory, devid, text).map_err(of_word(text));
+            }
             let device =
                 device_in(larder_ioctl::devices(&directory)?.into_iter().map(Into::into), devid)?;
             tell(&device, wanted, wanted.apply(device.total_bytes, u64::MAX)?);
@@ -72,6 +86,10 @@ impl Resize {
         let before = self.source.open(&image)?;
         let device = device_in(before.devices().into_iter().map(Into::into), devid)?;
         drop(before);
+        ensure!(wanted != Wanted::Cancel, "an image that is not mounted has no resize to cancel");
+        if wanted == Wanted::Min {
+            return minimize(&self.source, &image, &device);
+        }
         let path = device.path.clone().context("the device is missing")?;
         let (room, is_file) = self.source.room(&path)?;
         let new_bytes = wanted.apply(device.total_bytes, room)?;
@@ -90,6 +108,34 @@ impl Resize {
             File::options().write(true).open(&path)?.set_len(new_bytes)?;
         }
         Ok(())
+    }
+}
+
+/// Makes the file system on a device of an image as small as it can be, and cuts the file.
+pub fn minimize(source: &Source, image: &Path, device: &Device) -> anyhow::Result<()> {
+    let path = device.path.clone().context("the device is missing")?;
+    let (room, is_file) = source.room(&path)?;
+    let filesystem = source.open_for_writing(image)?;
+    let (new_bytes, moved) = with_progress(|tell| filesystem.minimize_device(device.id, tell))?;
+    judge(&moved)?;
+    filesystem.close()?;
+    tell(device, Wanted::Min, new_bytes);
+    if !is_file {
+        eprintln!("{}: keeps its length of {room} bytes", path.display());
+    } else if new_bytes < room {
+        File::options().write(true).open(&path)?.set_len(new_bytes)?;
+    }
+    Ok(())
+}
+
+/// The error of a mount that was asked for a word.
+fn of_word(word: &str) -> impl Fn(io::Error) -> anyhow::Error + '_ {
+    move |error| match Errno::from_io_error(&error) {
+        Some(Errno::INVAL) if word == "min" => {
+            anyhow!("the kernel knows no 'min': unmount it, and name the image")
+        }
+        Some(Errno::NOTCONN) => anyhow!("no resize is in progress"),
+        _ => of_mount(error),
     }
 }
 
@@ -115,6 +161,8 @@ fn parse(text: &str) -> anyhow::Result<(u64, Wanted)> {
     let parsed = |digits: &str| parse_size(digits).map_err(|error| anyhow!(error));
     let wanted = match size.as_bytes().first() {
         _ if size == "max" => Wanted::Max,
+        _ if size == "min" => Wanted::Min,
+        _ if size == "cancel" => Wanted::Cancel,
         Some(b'+') => Wanted::More(parsed(&size[1..])?),
         Some(b'-') => Wanted::Less(parsed(&size[1..])?),
         _ => Wanted::Exactly(parsed(size)?),
@@ -123,10 +171,21 @@ fn parse(text: &str) -> anyhow::Result<(u64, Wanted)> {
 }
 
 impl Wanted {
+    /// What the kernel calls it, if it is a word.
+    fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Max => Some("max"),
+            Self::Min => Some("min"),
+            Self::Cancel => Some("cancel"),
+            _ => None,
+        }
+    }
+
     /// The new size of a device that has `before` bytes and could have `room`.
     fn apply(self, before: u64, room: u64) -> anyhow::Result<u64> {
         match self {
             Self::Max => Ok(room),
+            Self::Min | Self::Cancel => Ok(before),
             Self::Exactly(bytes) => Ok(bytes),
             Self::More(bytes) => before.checked_add(bytes).context("more than any device holds"),
             Self::Less(bytes) => before.checked_sub(bytes).context("less than nothing"),
@@ -172,6 +231,8 @@ mod tests {
         assert_eq!(parse("3:+1m").unwrap(), (3, Wanted::More(1 << 20)));
         assert_eq!(parse("-4096").unwrap(), (1, Wanted::Less(4096)));
         assert_eq!(parse("2:max").unwrap(), (2, Wanted::Max));
+        assert_eq!(parse("2:min").unwrap(), (2, Wanted::Min));
+        assert_eq!(parse("cancel").unwrap(), (1, Wanted::Cancel));
         for bad in ["", "x", "1:", "a:1g", "+", "max:1"] {
             assert!(parse(bad).is_err(), "{bad}");
         }

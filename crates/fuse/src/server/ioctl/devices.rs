@@ -35,6 +35,9 @@ pub(super) fn resize(ioctl: &mut Ioctl<'_>) -> Outcome {
     let device = filesystem.devices().into_iter().find(|device| device.id == devid);
     let device = device.ok_or(Errno::NODEV)?;
     let room = filesystem.device_room(devid).ok_or(Errno::NODEV)?;
+    if size == "min" {
+        return work(ioctl, job, || Ok(filesystem.minimize_device(devid, &|_| ())?.1));
+    }
     let number = |digits: &str| parse_bytes(digits).ok_or(Errno::INVAL);
     let wanted = match size.as_bytes().first() {
         _ if size == "max" => room,
@@ -81,8 +84,18 @@ pub(super) fn remove(ioctl: &mut Ioctl<'_>) -> Outcome {
     work(ioctl, job, || filesystem.remove_device(devid, &|_| ()))
 }
 
+/// Gives block groups the copies that they lack.
+pub(super) fn complete(ioctl: &mut Ioctl<'_>) -> Outcome {
+    ioctl.check_may(CapabilitySet::SYS_ADMIN)?;
+    ioctl.check_writable()?;
+    let filesystem = &ioctl.server.filesystem;
+    work(ioctl, JobKind::Complete, || filesystem.complete_redundancy(&|_| ()))?;
+    // Nothing but an error can be answered without a structure.
+    if ioctl.answer == OTHER_WORK { Err(Errno::INPROGRESS) } else { Ok(()) }
+}
+
 /// Does work as this job, and cancels it once the caller waits no more.
-fn work(
+pub(super) fn work(
     ioctl: &mut Ioctl<'_>,
     job: JobKind,
     work: impl FnOnce() -> larder::Result<Moved>,

@@ -17,6 +17,7 @@ mod files;
 mod health;
 mod info;
 mod inode;
+mod replace;
 mod scrub;
 mod search;
 mod subvolume;
@@ -71,6 +72,8 @@ fn dispatch(request: Opcode, ioctl: &mut Ioctl<'_>) -> Outcome {
         abi::RM_DEV_V2 => devices::remove(ioctl),
         abi::BALANCE_V2 => balance::balance(ioctl),
         abi::BALANCE_PROGRESS => balance::progress(ioctl),
+        abi::COMPLETE => devices::complete(ioctl),
+        abi::DEV_REPLACE => replace::replace(ioctl),
         abi::SCRUB => scrub::scrub(ioctl),
         abi::SCRUB_CANCEL => scrub::cancel(ioctl),
         abi::SCRUB_PROGRESS => scrub::progress(ioctl),

@@ -9,13 +9,16 @@
 //! - New chunks avoid what is to become empty from the beginning of the work on.
 
 mod add;
+mod complete;
 mod convert;
+mod minimum;
 mod remove;
+mod replace;
 mod resize;
 
 use std::ops::ControlFlow;
 
-use larder_format::item::DevItem;
+use larder_format::item::{DevItem, DevReplaceItem};
 use larder_format::objectid::DEV_ITEMS;
 use larder_format::{ItemType, Key, Profile};
 use larder_volume::{Chunk, ChunkStripe};
@@ -29,6 +32,7 @@ use crate::space::Priority;
 
 pub use convert::Conversion;
 pub(super) use convert::Targets;
+pub use replace::Replacement;
 
 /// How far work on devices has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +58,18 @@ struct DeviceWork<'m> {
 
 impl<'m> DeviceWork<'m> {
     fn begin(manager: &'m TransactionManager, tell: &'m Tell<'m>) -> Result<Self> {
+        let work = Self::begin_with_replace(manager, tell)?;
+        if let Some(item) = manager.replace_item()?.filter(DevReplaceItem::is_unfinished) {
+            return Err(Error::Devices(format!(
+                "a replace of device {} is unfinished: 'larder replace resume' or 'cancel' ends it",
+                item.src_devid
+            )));
+        }
+        Ok(work)
+    }
+
+    /// The same, also while a replace is unfinished.
+    fn begin_with_replace(manager: &'m TransactionManager, tell: &'m Tell<'m>) -> Result<Self> {
         let busy = || Error::Devices("other work on the devices is in progress".into());
         let turn = manager.device_work.try_lock().ok_or_else(busy)?;
         let (progress, moved) = (DeviceProgress::default(), Moved::default());
@@ -73,20 +89,23 @@ impl<'m> DeviceWork<'m> {
         self.progress.total_bytes += groups.iter().map(|group| group.used()).sum::<u64>();
         for group in groups {
             let chunk = group.chunk();
-            let (tell, progress) = (self.tell, &mut self.progress);
             let leaves = |stripe: &ChunkStripe| leaves(&chunk, stripe);
-            let mut advance = |bytes: u64| {
-                progress.done_bytes = (progress.done_bytes + bytes).min(progress.total_bytes);
-                match tell(*progress) {
-                    ControlFlow::Continue(()) => Ok(()),
-                    ControlFlow::Break(()) => Err(Error::Cancelled),
-                }
-            };
-            let (start, profile) = (chunk.logical(), wanted(&chunk));
-            let moved = self.manager.move_chunk(start, profile, leaves, &mut advance)?;
+            let (start, profile, manager) = (chunk.logical(), wanted(&chunk), self.manager);
+            let mut advance = |bytes: u64| self.advance(bytes);
+            let moved = manager.move_chunk(start, profile, leaves, &mut advance)?;
             self.moved.add(&moved);
         }
         Ok(())
+    }
+
+    /// Tells that so many more bytes are copied.
+    fn advance(&mut self, bytes: u64) -> Result<()> {
+        let progress = &mut self.progress;
+        progress.done_bytes = (progress.done_bytes + bytes).min(progress.total_bytes);
+        match (self.tell)(*progress) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Error::Cancelled),
+        }
     }
 
     /// Changes the item of a device in the chunk tree and in its next superblocks, and commits.

@@ -51,6 +51,9 @@ impl TransactionManager {
         handle.end()?;
         self.commit()?;
         device.forget_superblocks()?;
+        if device.is_missing() {
+            work.complete_after_loss()?;
+        }
         Ok(work.moved)
     }
 }

@@ -1,0 +1,184 @@
+//! Making the file system on a device as small as it can be without moving single extents.
+//!
+//! Block groups are cut after their last content, and their stripes move down as far as there is
+//! room. What is free between extents stays.
+
+use larder_format::Logical;
+use larder_volume::layout::DeviceSpace;
+use larder_volume::{Chunk, ChunkStripe};
+use zerocopy::IntoBytes;
+
+use super::resize::Limited;
+use super::{DeviceWork, ITEMS_PER_DEVICE, Tell, device_key, no_device};
+use crate::copy::Moved;
+use crate::error::{Error, Result};
+use crate::manager::TransactionManager;
+use crate::space::{Priority, SpaceKind};
+
+/// What stays free for trees, so that the file system can be changed: at least so much, and a share
+/// of what they have.
+const SPARE_METADATA_BYTES: u64 = 1 << 20;
+const SPARE_METADATA_SHARE: u64 = 32;
+/// Tree blocks that stay free for the chunk tree, and as many for each device. With fewer than
+/// about a third of that, Linux 6.18 makes a block group for the chunk tree whenever it removes an
+/// empty one, and goes on with that for ever.
+const SPARE_SYSTEM_BLOCKS: u64 = 64;
+const SPARE_SYSTEM_BLOCKS_PER_DEVICE: u64 = 16;
+/// Items that a cut changes, besides those of its stripes and of what is free.
+const ITEMS: u64 = 8;
+
+impl TransactionManager {
+    /// Makes the file system on a device as small as it can be by cutting block groups and moving
+    /// them, and commits. Returns its size. Calls `tell` in this thread with the progress.
+    ///
+    /// # Errors
+    /// If `tell` ends it, or a device fails. What was cut and moved before stays so.
+    ///
+    /// # Panics
+    /// If this thread has a [`Handle`](crate::Handle).
+    pub fn minimize_device(&self, devid: u64, tell: &Tell<'_>) -> Result<(u64, Moved)> {
+        let mut work = DeviceWork::begin(self, tell)?;
+        let device = self.volume().device(devid).ok_or_else(|| no_device(devid))?;
+        if device.is_missing() || device.is_seed() {
+            return Err(Error::Devices(format!("device {devid} cannot be written")));
+        }
+        // What is empty goes by itself, once a commit has freed what it had.
+        for _ in 0..2 {
+            self.change_superblock(|_| ());
+            self.commit()?;
+        }
+        work.cut(devid)?;
+        work.pack(devid)?;
+        let total_bytes = work.end(devid)?;
+        Ok((total_bytes, work.moved))
+    }
+}
+
+impl DeviceWork<'_> {
+    /// Cuts the block groups on a device after their last content.
+    fn cut(&mut self, devid: u64) -> Result<()> {
+        let manager = self.manager;
+        let devices = manager.volume().devices().len() as u64;
+        let spare_blocks = SPARE_SYSTEM_BLOCKS + SPARE_SYSTEM_BLOCKS_PER_DEVICE * devices;
+        let spare_system_bytes = spare_blocks * u64::from(manager.volume().nodesize());
+        for group in manager.space().groups() {
+            let chunk = group.chunk();
+            if chunk.stripes().iter().all(|stripe| stripe.devid != devid) {
+                continue;
+            }
+            let spare_bytes = match SpaceKind::of_types(group.flags()) {
+                Some(SpaceKind::Data) => 0,
+                Some(SpaceKind::Metadata) => {
+                    SPARE_METADATA_BYTES + group.used() / SPARE_METADATA_SHARE
+                }
+                Some(SpaceKind::System) | None => spare_system_bytes,
+            };
+            if group.cut_chunk(spare_bytes).is_none() {
+                continue;
+            }
+            let free = group.len_bytes() / u64::from(manager.volume().sectorsize());
+            let items = ITEMS + 2 * chunk.stripes().len() as u64 + (free / 4096).min(1024);
+            let handle = manager.start(items, Priority::Cleaning)?;
+            let cut = manager.bookkeeping.cut_group(&group, spare_bytes);
+            cut.inspect_err(|error| manager.abort(error.clone()))?;
+            handle.end()?;
+        }
+        manager.commit()?;
+        Ok(())
+    }
+
+    /// Ends the device after its last stripe. Returns its size.
+    fn end(&mut self, devid: u64) -> Result<u64> {
+        let manager = self.manager;
+        let device = manager.volume().device(devid).ok_or_else(|| no_device(devid))?;
+        let before = device.dev_item().total_bytes.get();
+        let end = manager
+            .space()
+            .with_devices(|devices| devices.get(devid).map_or(before, DeviceSpace::end_of_chunks));
+        if end >= before {
+            return Ok(before);
+        }
+        // There may be no space to reserve afterwards.
+        let handle = manager.start(ITEMS_PER_DEVICE, Priority::Cleaning)?;
+        let mut total_bytes = before;
+        manager.space().change_devices(|devices| {
+            devices.change(devid, |device| {
+                device.total_bytes = device.end_of_chunks().min(before);
+                total_bytes = device.total_bytes;
+            });
+        });
+        device.change_dev_item(|item| item.total_bytes = total_bytes.into());
+        let item = device.dev_item();
+        let edited = manager
+            .bookkeeping
+            .edit_devices(|trees| trees.chunk_tree.replace(device_key(devid), item.as_bytes()));
+        edited.inspect_err(|error| manager.abort(error.clone()))?;
+        self.set_superblock_devices();
+        handle.end()?;
+        manager.commit()?;
+        Ok(total_bytes)
+    }
+
+    /// Moves the stripes on a device down, one after the other.
+    fn pack(&mut self, devid: u64) -> Result<()> {
+        let manager = self.manager;
+        let before = manager
+            .space()
+            .with_devices(|devices| devices.get(devid).map_or(0, |device| device.total_bytes));
+        let mut stripes: Vec<(u64, Logical)> = Vec::new();
+        for group in manager.space().groups() {
+            let chunk = group.chunk();
+            let on_it = chunk.stripes().iter().filter(|stripe| stripe.devid == devid);
+            stripes.extend(on_it.map(|stripe| (stripe.physical.0, chunk.logical())));
+        }
+        stripes.sort_unstable();
+        for (physical, start) in stripes {
+            let Some(group) = manager.space().group_at(start) else { continue };
+            let chunk = group.chunk();
+            let is_it =
+                |stripe: &&ChunkStripe| (stripe.devid, stripe.physical.0) == (devid, physical);
+            let Some(stripe) = chunk.stripes().iter().find(is_it).copied() else { continue };
+            let lowest =
+                manager.space().with_devices(|devices| devices.lowest_place(&chunk, &stripe));
+            if lowest.is_none_or(|lowest| lowest >= physical) {
+                continue;
+            }
+            if self.move_below(&chunk, stripe, physical)? {
+                continue;
+            }
+            // Its own place is part of where it goes: it has to make room first.
+            if !self.move_below(&chunk, stripe, before)? {
+                continue;
+            }
+            let away = group.chunk();
+            let is_new =
+                |other: &&ChunkStripe| other.devid == devid && !chunk.stripes().contains(other);
+            if let Some(stripe) = away.stripes().iter().find(is_new).copied() {
+                self.move_below(&away, stripe, stripe.physical.0)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves a stripe to a place on its device before an address, or to another device. Returns
+    /// whether there was one.
+    fn move_below(&mut self, chunk: &Chunk, stripe: ChunkStripe, end: u64) -> Result<bool> {
+        let manager = self.manager;
+        let limited = Limited::new(manager, stripe.devid, end);
+        self.progress.total_bytes +=
+            manager.space().group_at(chunk.logical()).map_or(0, |group| group.used());
+        let leaves =
+            |other: &ChunkStripe| (other.devid, other.physical) == (stripe.devid, stripe.physical);
+        let mut advance = |bytes: u64| self.advance(bytes);
+        let moved = manager.move_chunk(chunk.logical(), chunk.profile(), leaves, &mut advance);
+        drop(limited);
+        match moved {
+            Ok(moved) => {
+                self.moved.add(&moved);
+                Ok(true)
+            }
+            Err(Error::NoPlace { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
