@@ -374,6 +374,9 @@ const ELSEWHERE: &[&str] = &[
     "scrub resume",
     "scrub start",
     "scrub status",
+    // images/replace.rs
+    "filesystem redundancy",
+    "replace status",
     // below
     "du",
     "getfattr",
