@@ -181,7 +181,7 @@ impl DeviceWork<'_> {
                 self.moved.add(&moved);
                 Ok(true)
             }
-            Err(Error::NoPlace { .. }) => Ok(false),
+            Err(Error::NoPlace { .. } | Error::NoSpace { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
