@@ -376,6 +376,9 @@ const ELSEWHERE: &[&str] = &[
     "scrub resume",
     "scrub start",
     "scrub status",
+    // images/replace.rs
+    "filesystem redundancy",
+    "replace status",
     // below
     "du",
     "getfattr",

@@ -78,7 +78,11 @@ impl DeviceWork<'_> {
             }
             let free = group.len_bytes() / u64::from(manager.volume().sectorsize());
             let items = ITEMS + 2 * chunk.stripes().len() as u64 + (free / 4096).min(1024);
-            let handle = manager.start(items, Priority::Cleaning)?;
+            let handle = match manager.start(items, Priority::Cleaning) {
+                // It stays as long as it is.
+                Err(Error::NoSpace { .. }) => continue,
+                handle => handle?,
+            };
             let cut = manager.bookkeeping.cut_group(&group, spare_bytes);
             cut.inspect_err(|error| manager.abort(error.clone()))?;
             handle.end()?;
@@ -177,7 +181,7 @@ impl DeviceWork<'_> {
                 self.moved.add(&moved);
                 Ok(true)
             }
-            Err(Error::NoPlace { .. }) => Ok(false),
+            Err(Error::NoPlace { .. } | Error::NoSpace { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
