@@ -3,6 +3,7 @@
 //! the kernel making changes in between.
 
 mod actors;
+mod balanced;
 mod capabilities;
 mod compressed;
 mod cuts;

@@ -81,6 +81,10 @@ impl Plan {
         }
         targets.blocks = self.take_space(manager)?;
         begin();
+        // Threads that only read go on: whoever finds the new address finds its checksums too.
+        for moving in self.data.values() {
+            Self::insert_checksums(manager, &moving.content)?;
+        }
         let forest = manager.trees.forest();
         for (start, moving) in &self.blocks {
             let to = targets.blocks[start];
@@ -94,7 +98,6 @@ impl Plan {
         }
         for moving in self.data.values() {
             self.move_data_references(manager, &targets, moving)?;
-            Self::insert_checksums(manager, &moving.content)?;
         }
         for (start, trees) in &self.roots {
             let (block, logical) = (&self.blocks[start].block, targets.blocks[start]);

@@ -16,6 +16,8 @@
 //! - Data with checksums never changes where it is, so that it is copied while other threads go on.
 //!   All other data is copied while no thread is joined, since a thread that writes in place has a
 //!   handle.
+//! - A thread that only reads finds the old address or the new one, and checksums for either: those
+//!   of the new one come before anything leads there, those of the old one go after the hook was told.
 //! - What moved is told to the hook before any thread joins again.
 //! - A subvolume that is being deleted keeps its progress: keys do not change. Pointers before the
 //!   progress lead nowhere, and count for nothing.
