@@ -146,7 +146,7 @@ mod tests {
             let error = command.clone().try_get_matches_from(words(line)).unwrap_err();
             without_hidden(error, &command).to_string()
         };
-        assert!(!proposed("larder blaance").contains("balance"));
+        assert!(!proposed("larder qgruop").contains("qgroup"));
         assert!(!proposed("larder repp").contains("'rep'"));
         assert!(proposed("larder chekc").contains("'check'"));
     }

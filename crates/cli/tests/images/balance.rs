@@ -80,6 +80,8 @@ fn a_balance_gives_room_back() {
     assert_sound(&image, &before);
     let status = succeed(&format!("balance status {path}"));
     assert_eq!(status, format!("No balance found on '{path}'\n"));
+    let status = succeed(&format!("--format json balance status {path}"));
+    assert!(status.contains("\"state\": \"none\""), "{status}");
 }
 
 #[test]
@@ -133,8 +135,8 @@ fn each_goes_on_with_what_the_other_began() {
     assert!(refused.contains("a balance was begun"), "{refused}");
     let refused = fail(&format!("balance start -dusage=5 {path}"));
     assert!(refused.contains("a balance was begun"), "{refused}");
-    let done = succeed(&format!("balance resume {path}"));
-    assert!(done.starts_with("Done, had to relocate "), "{done}");
+    let done = succeed(&format!("--format json balance resume {path}"));
+    assert!(done.contains("\"state\": \"finished\""), "{done}");
     assert_sound(&image, &before);
     pause_at_once(&image);
     let mount = KernelMount::open(std::slice::from_ref(&image), "noatime,skip_balance");

@@ -118,9 +118,9 @@ fn words_of_other_programs_are_understood() {
     succeed(&format!("fsck {image}"));
     let said = succeed(&format!("resize 1G {image}"));
     assert!(said.starts_with("Resize device id 1 "), "{said}");
-    let said = fail(&format!("balance start {image}"));
+    let said = fail(&format!("qgroup show {image}"));
     assert!(said.contains("cannot do this yet; "), "{said}");
-    let said = fail("blaance start x");
+    let said = fail("qgruop show x");
     assert!(!said.contains("similar"), "{said}");
 }
 

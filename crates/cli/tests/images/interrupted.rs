@@ -6,13 +6,13 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::thread;
-use std::time::Duration;
 
 use larder_testkit::Scratch;
 use larder_testkit::sparse_file::sparse_copy;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::wait_until;
 
 const LARDER: &str = env!("CARGO_BIN_EXE_larder");
 
@@ -35,16 +35,6 @@ fn folder() -> Scratch {
     succeed(folder, "cp file ok.img:/s");
     succeed(folder, "subvolume snapshot -r ok.img:/s ok.img:/r");
     scratch
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..6000 {
-        if is_so() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    panic!("not in a minute: {what}");
 }
 
 fn interrupt(child: &Child) {

@@ -371,6 +371,10 @@ const ELSEWHERE: &[&str] = &[
     "health",
     // images/rescue.rs
     "rescue find-roots",
+    // images/balance.rs
+    "balance resume",
+    "balance start",
+    "balance status",
     // images/scrub.rs, mount/scrub.rs
     "scrub limit",
     "scrub resume",

@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
 
 pub(crate) fn larder<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
     Command::new(env!("CARGO_BIN_EXE_larder")).args(arguments).output().expect("larder starts")
@@ -22,4 +24,15 @@ pub(crate) fn fail(line: &str) -> String {
     let output = larder(line.split(' '));
     assert!(!output.status.success(), "{line}");
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Waits for up to a minute.
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..6000 {
+        if is_so() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("not in a minute: {what}");
 }
