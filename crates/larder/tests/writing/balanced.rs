@@ -36,7 +36,7 @@ fn readers_find_all_content_while_it_moves() {
     let path = |number: u8| format!("moving/{number}");
     for number in 0..FILES {
         let file = root.create(path(number), 0o644).unwrap();
-        file.write_at(&[number; LEN_BYTES], 0).unwrap();
+        file.write_at(&vec![number; LEN_BYTES], 0).unwrap();
     }
     fs.sync().unwrap();
     let is_over = AtomicBool::new(false);
