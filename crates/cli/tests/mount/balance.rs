@@ -1,13 +1,11 @@
 //! Balances while the file system is in use.
 
-use std::fs::{self, File};
-use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use larder_testkit::oracle;
 
-use crate::support::{Mounted, larder, succeed};
+use crate::support::{Mounted, assert_written, larder, succeed, write_files};
 
 /// A mount with files and a read-only snapshot.
 fn mounted() -> Mounted {
@@ -27,21 +25,10 @@ fn everything_moves_while_programs_read_write_and_send() {
     let mut mounted = mounted();
     let sums = "cd snap; find -type f -exec sha256sum {} + | sort";
     let before = mounted.shell(sums);
+    let folder = mounted.join("e");
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
-        let writer = scope.spawn(|| {
-            for number in 0.. {
-                if is_done.load(Relaxed) {
-                    return number;
-                }
-                let mut file = File::create(mounted.join(format!("e/new{number}"))).unwrap();
-                file.write_all(&vec![number as u8; 100_000]).unwrap();
-                if number % 4 == 0 {
-                    file.sync_all().unwrap();
-                }
-            }
-            unreachable!("somebody ends it")
-        });
+        let writer = scope.spawn(|| write_files(&folder, &is_done, 4));
         let reader = scope.spawn(|| {
             while !is_done.load(Relaxed) {
                 assert_eq!(
@@ -75,10 +62,7 @@ fn everything_moves_while_programs_read_write_and_send() {
         }
         is_done.store(true, Relaxed);
         let written = writer.join().unwrap();
-        for number in 0..written {
-            let found = fs::read(mounted.join(format!("e/new{number}"))).unwrap();
-            assert_eq!(found, vec![number as u8; 100_000]);
-        }
+        assert_written(&folder, written);
         reader.join().unwrap();
         snapshots.join().unwrap();
         sends.join().unwrap();

@@ -1,13 +1,12 @@
 //! Devices that go, and get other sizes, while the file system is in use.
 
-use std::fs::{self, File};
-use std::io::Write as _;
+use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use larder_testkit::oracle;
 
-use crate::support::{Mounted, larder, succeed};
+use crate::support::{Mounted, assert_written, larder, succeed, write_files};
 
 const MIB: u64 = 1 << 20;
 
@@ -29,26 +28,14 @@ fn mounted() -> (Mounted, std::path::PathBuf) {
 fn a_device_goes_while_programs_write() {
     let (mut mounted, second) = mounted();
     let before = mounted.shell("cd snap; find -type f -exec sha256sum {} + | sort");
+    let folder = mounted.join("e");
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
-        let writer = scope.spawn(|| {
-            for number in 0.. {
-                if is_done.load(Relaxed) {
-                    return number;
-                }
-                let mut file = File::create(mounted.join(format!("e/new{number}"))).unwrap();
-                file.write_all(&vec![number as u8; 100_000]).unwrap();
-                file.sync_all().unwrap();
-            }
-            unreachable!("somebody ends it")
-        });
+        let writer = scope.spawn(|| write_files(&folder, &is_done, 1));
         succeed(larder().args(["device", "remove", "1"]).arg(mounted.path()));
         is_done.store(true, Relaxed);
         let written = writer.join().unwrap();
-        for number in 0..written {
-            let found = fs::read(mounted.join(format!("e/new{number}"))).unwrap();
-            assert_eq!(found, vec![number as u8; 100_000]);
-        }
+        assert_written(&folder, written);
     });
     succeed(larder().args(["filesystem", "resize", "2:600M"]).arg(mounted.path()));
     let only = larder().args(["device", "remove", "2"]).arg(mounted.path()).output().unwrap();

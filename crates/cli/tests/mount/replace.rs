@@ -1,13 +1,12 @@
 //! A device that is replaced while the file system is in use.
 
-use std::fs::{self, File};
-use std::io::Write as _;
+use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use larder_testkit::oracle;
 
-use crate::support::{Mounted, larder, succeed};
+use crate::support::{Mounted, assert_written, larder, succeed, write_files};
 
 const MIB: u64 = 1 << 20;
 
@@ -27,32 +26,20 @@ fn a_device_is_replaced_while_programs_write() {
     assert_eq!(never.stdout, b"Never started\n");
     let none = replace(&["cancel"]).arg(mounted.path()).output().unwrap();
     assert_eq!(none.status.code(), Some(2));
+    let folder = mounted.path();
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
-        let writer = scope.spawn(|| {
-            for number in 0.. {
-                if is_done.load(Relaxed) {
-                    return number;
-                }
-                let mut file = File::create(mounted.join(format!("new{number}"))).unwrap();
-                file.write_all(&vec![number as u8; 100_000]).unwrap();
-                file.sync_all().unwrap();
-            }
-            unreachable!("somebody ends it")
-        });
+        let writer = scope.spawn(|| write_files(&folder, &is_done, 1));
         succeed(replace(&["start", "-B", "1"]).arg(&target).arg(mounted.path()));
         is_done.store(true, Relaxed);
         let written = writer.join().unwrap();
-        for number in 0..written {
-            let found = fs::read(mounted.join(format!("new{number}"))).unwrap();
-            assert_eq!(found, vec![number as u8; 100_000]);
-        }
+        assert_written(&folder, written);
     });
     let status = replace(&["status", "-1"]).arg(mounted.path()).output().unwrap();
     let status = String::from_utf8_lossy(&status.stdout).into_owned();
     assert!(status.contains(", finished on "), "{status}");
     assert_eq!(mounted.shell("cd d; find -type f -exec sha256sum {} + | sort"), before);
-    // By a user who may not.
+    // A user without CAP_SYS_ADMIN gets an error.
     let program = env!("CARGO_BIN_EXE_larder");
     let path = mounted.path().display().to_string();
     let refused = mounted.shell(&format!(

@@ -3,9 +3,11 @@
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -401,3 +403,29 @@ pub(crate) fn as_nobody(program: impl AsRef<OsStr>) -> Command {
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(program);
     command
 }
+
+/// Writes files below `folder`, one after the other and each of its own byte, until others are done;
+/// one in `one_in_synced` is synced. Returns how many there are.
+pub(crate) fn write_files(folder: &Path, is_done: &AtomicBool, one_in_synced: usize) -> usize {
+    let mut number = 0;
+    while !is_done.load(Relaxed) {
+        let mut file = File::create(folder.join(format!("new{number}"))).unwrap();
+        file.write_all(&vec![number as u8; WRITTEN_BYTES]).unwrap();
+        if number % one_in_synced == 0 {
+            file.sync_all().unwrap();
+        }
+        number += 1;
+    }
+    number
+}
+
+/// All files that [`write_files`] wrote have their content.
+#[track_caller]
+pub(crate) fn assert_written(folder: &Path, files: usize) {
+    for number in 0..files {
+        let found = fs::read(folder.join(format!("new{number}"))).unwrap();
+        assert_eq!(found, vec![number as u8; WRITTEN_BYTES]);
+    }
+}
+
+const WRITTEN_BYTES: usize = 100_000;

@@ -60,19 +60,7 @@ impl Core {
             Err(_) if volume.rescue().ignore_bad_roots => None,
             tree => Some(TreeView::Committed(tree?)),
         };
-        let (decompressed, jobs, scrubs, balances) = Default::default();
-        let writer = None;
-        Ok(Self {
-            volume,
-            cache,
-            root_tree,
-            csum_tree,
-            decompressed,
-            jobs,
-            scrubs,
-            balances,
-            writer,
-        })
+        Ok(Self::new(volume, cache, root_tree, csum_tree, None))
     }
 
     /// The file system on `volume` as `writer` changes it.
@@ -83,19 +71,18 @@ impl Core {
     ) -> Result<Self> {
         let root_tree = TreeView::Live(writer.manager().trees().root().clone());
         let csum_tree = Some(writer.tree(objectid::CSUM_TREE)?);
+        Ok(Self::new(volume, cache, root_tree, csum_tree, Some(writer)))
+    }
+
+    fn new(
+        volume: Arc<Volume>,
+        cache: Arc<BlockCache>,
+        root_tree: TreeView,
+        csum_tree: Option<TreeView>,
+        writer: Option<Writer>,
+    ) -> Self {
         let (decompressed, jobs, scrubs, balances) = Default::default();
-        let writer = Some(writer);
-        Ok(Self {
-            volume,
-            cache,
-            root_tree,
-            csum_tree,
-            decompressed,
-            jobs,
-            scrubs,
-            balances,
-            writer,
-        })
+        Self { volume, cache, root_tree, csum_tree, decompressed, jobs, scrubs, balances, writer }
     }
 
     /// The volume that it is on.

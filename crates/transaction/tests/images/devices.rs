@@ -181,7 +181,7 @@ const STEPS: [Step; 5] = [
 ];
 
 /// The devices that belong to the file system, of those with a superblock of it.
-pub(crate) fn members(devices: Vec<MemoryDevice>) -> Vec<MemoryDevice> {
+fn members(devices: Vec<MemoryDevice>) -> Vec<MemoryDevice> {
     let has_superblock = |device: &MemoryDevice| larder_volume::scan(device).is_ok();
     let found: Vec<MemoryDevice> = devices.into_iter().filter(has_superblock).collect();
     let snapshot = |device: &MemoryDevice| Arc::new(device.snapshot()) as Arc<dyn Device>;
@@ -192,6 +192,42 @@ pub(crate) fn members(devices: Vec<MemoryDevice>) -> Vec<MemoryDevice> {
         volume.devices().iter().any(|member| member.uuid() == uuid)
     };
     found.into_iter().filter(is_member).collect()
+}
+
+/// Cuts the power after every flush and after one in so many other events. Each time the file system
+/// is sound and has the files of the state that was durable or of the next one, and `go_on` works on
+/// it. Returns how many cuts there were.
+pub(crate) fn after_power_cuts(
+    recording: &Recording,
+    states: &[(usize, Vec<String>)],
+    (seed, one_in_others): (u64, u64),
+    go_on: impl Fn(&TransactionManager),
+) -> u64 {
+    let (mut random, mut cuts) = (Random(seed), 0);
+    let mut replay = recording.replay();
+    while let Some(entry) = replay.step() {
+        let one_in = if entry.event == Event::Flush { 1 } else { one_in_others };
+        let is_chosen = random.below(one_in) < larder_testkit::effort();
+        for _ in 0..if is_chosen { larder_testkit::effort() } else { 0 } {
+            let position = replay.position();
+            let devices = members(replay.power_cut(survival(random.next())));
+            let what = format!("at {position}");
+            assert_sound(&devices, &what);
+            if cuts % 32 == 0 {
+                assert_sound_to_btrfs(&devices, &what);
+            }
+            let devices = devices.into_iter().map(|device| Arc::new(device) as Arc<dyn Device>);
+            let manager = open_devices(devices.collect()).unwrap();
+            let promised = states.iter().rposition(|(noted, _)| *noted <= position).unwrap();
+            let found = names(&manager, "larder").unwrap();
+            let may_be = states[promised..].iter().take(2).any(|(_, names)| *names == found);
+            assert!(may_be, "{what}: {} files", found.len());
+            go_on(&manager);
+            cuts += 1;
+        }
+    }
+    println!("{cuts} power cuts");
+    cuts
 }
 
 #[test]
@@ -215,31 +251,8 @@ fn power_cuts_in_work_on_devices() {
         step(&manager, &third);
     }
     drop(manager);
-    let (mut random, mut cuts) = (Random(seed), 0);
-    let mut replay = recording.replay();
-    while let Some(entry) = replay.step() {
-        let one_in = if entry.event == Event::Flush { 1 } else { 24 };
-        let is_chosen = random.below(one_in) < larder_testkit::effort();
-        for _ in 0..if is_chosen { larder_testkit::effort() } else { 0 } {
-            let position = replay.position();
-            let devices = members(replay.power_cut(survival(random.next())));
-            let what = format!("at {position}");
-            assert_sound(&devices, &what);
-            if cuts % 32 == 0 {
-                assert_sound_to_btrfs(&devices, &what);
-            }
-            let devices = devices.into_iter().map(|device| Arc::new(device) as Arc<dyn Device>);
-            let manager = open_devices(devices.collect()).unwrap();
-            let promised = states.iter().rposition(|(noted, _)| *noted <= position).unwrap();
-            let found = names(&manager, "larder").unwrap();
-            let may_be = states[promised..].iter().take(2).any(|(_, names)| *names == found);
-            assert!(may_be, "{what}: {} files", found.len());
-            // The work goes on from here.
-            convert(&manager, Profile::Single, Profile::Single);
-            cuts += 1;
-        }
-    }
-    println!("{cuts} power cuts");
+    let go_on = |manager: &_| convert(manager, Profile::Single, Profile::Single);
+    let cuts = after_power_cuts(&recording, &states, (seed, 24), go_on);
     assert!(cuts > 100, "{cuts}");
 }
 

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use larder_device::{Device, MemoryDevice};
 use larder_format::Logical;
-use larder_power_cuts::{assert_sound, assert_sound_to_btrfs, load, survival};
-use larder_test_devices::{Event, Recording};
+use larder_power_cuts::load;
+use larder_test_devices::Recording;
 use larder_testkit::command::run;
 use larder_testkit::{Content, Feature, ImageSpec, KernelImage, KernelMount, Manifest, oracle};
 use larder_transaction::space::{GroupState, SpaceKind};
 use larder_transaction::{Emptied, Error, TransactionManager};
 
-use crate::devices::{Devices, members, while_in_use};
-use crate::support::{Files, Random, names, open, open_devices};
+use crate::devices::{Devices, after_power_cuts, while_in_use};
+use crate::support::{Files, Random, open, open_devices};
 
 /// Empties a random group, if it still is there.
 pub(crate) fn empty_some(manager: &TransactionManager, random: &mut Random) {
@@ -186,32 +186,8 @@ fn power_cuts_while_groups_are_emptied() {
         empty(&manager, group.start());
     }
     drop(manager);
-    let (mut random, mut cuts) = (Random(seed), 0);
-    let mut replay = recording.replay();
-    while let Some(entry) = replay.step() {
-        let one_in = if entry.event == Event::Flush { 1 } else { 12 };
-        if random.below(one_in) >= larder_testkit::effort() {
-            continue;
-        }
-        for _ in 0..larder_testkit::effort() {
-            let position = replay.position();
-            let devices = members(replay.power_cut(survival(random.next())));
-            let what = format!("at {position}");
-            assert_sound(&devices, &what);
-            if cuts % 32 == 0 {
-                assert_sound_to_btrfs(&devices, &what);
-            }
-            let devices = devices.into_iter().map(|device| Arc::new(device) as Arc<dyn Device>);
-            let manager = open_devices(devices.collect()).unwrap();
-            let promised = states.iter().rposition(|(noted, _)| *noted <= position).unwrap();
-            let found = names(&manager, "larder").unwrap();
-            let may_be = states[promised..].iter().take(2).any(|(_, names)| *names == found);
-            assert!(may_be, "{what}: {} files", found.len());
-            // The work goes on from here.
-            empty_all(&manager);
-            cuts += 1;
-        }
-    }
-    println!("{cuts} power cuts");
+    let cuts = after_power_cuts(&recording, &states, (seed, 12), |manager| {
+        empty_all(manager);
+    });
     assert!(cuts > 80, "{cuts}");
 }
