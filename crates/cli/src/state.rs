@@ -12,8 +12,8 @@ use larder_image::is_image;
 use crate::devices;
 use crate::progress::Progress;
 
-/// The image that `text` names, and the generation of the state, unless that is the last one. What
-/// exists by the name `text` is meant itself, with whatever is in its name.
+/// The image that `text` names, and the generation of the state, unless that is the last one. If a
+/// file has the name `text`, `@` included, it is that file.
 pub fn split(text: &Path) -> (PathBuf, Option<u64>) {
     earlier(text).unwrap_or_else(|| (text.to_owned(), None))
 }

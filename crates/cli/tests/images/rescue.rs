@@ -249,7 +249,7 @@ fn an_earlier_state_is_read_by_its_generation() {
     }
     assert!(fs::read(device).unwrap() == bytes, "an image that was only read is as it was");
 
-    // A file by that name is meant itself.
+    // A file has that name.
     let other = PathBuf::from(&there);
     sparse_copy(device, &other).unwrap();
     let newest = history.values().last().unwrap();

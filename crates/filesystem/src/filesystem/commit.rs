@@ -70,7 +70,7 @@ impl TransactionHook for Hook {
         // Few moves, each of much: what is remembered about the rest is soon found again.
         writer.extent_maps.forget_all();
         core.decompressed().forget_all();
-        // Last: who reads this number finds nothing of before.
+        // Last: a thread that reads the new number must find both caches empty.
         writer.moves.fetch_add(1, AcqRel);
     }
 

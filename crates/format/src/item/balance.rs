@@ -28,7 +28,7 @@ pub mod balance_filter {
     pub const STRIPES_RANGE: u64 = 1 << 7;
     /// To another profile.
     pub const CONVERT: u64 = 1 << 8;
-    /// Only those that do not have it yet.
+    /// With [`CONVERT`]: block groups that have the profile already stay where they are.
     pub const SOFT: u64 = 1 << 9;
     /// By use, between two percentages.
     pub const USAGE_RANGE: u64 = 1 << 10;

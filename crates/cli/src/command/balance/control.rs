@@ -55,7 +55,7 @@ impl Pause {
     pub fn run(self) -> Outcome {
         let named = || self.path.display().to_string();
         let is_paused = match Place::open_to_look(&self.source, &self.path).with_context(named)? {
-            // Only the process that has it open could.
+            // Only the process that has the image open can pause its balance.
             Place::Image(_) => false,
             Place::Mounted(directory) => {
                 larder_ioctl::pause_balance(directory).with_context(named)?

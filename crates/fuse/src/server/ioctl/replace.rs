@@ -104,7 +104,7 @@ fn status(ioctl: &Ioctl<'_>) -> Result<ReplaceStart, Errno> {
     Ok(union)
 }
 
-/// An absolute path of the caller, who may see other files at it than this process.
+/// An absolute path that the caller gave. The caller may have another file there than this process.
 fn as_caller_sees(ioctl: &Ioctl<'_>, path: &[u8]) -> Result<PathBuf, Errno> {
     let path = Path::new(OsStr::from_bytes(path));
     let below = path.strip_prefix("/").map_err(|_| Errno::INVAL)?;

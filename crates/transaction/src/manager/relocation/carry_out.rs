@@ -81,7 +81,7 @@ impl Plan {
         }
         targets.blocks = self.take_space(manager)?;
         begin();
-        // Threads that only read go on: whoever finds the new address finds its checksums too.
+        // Threads that only read go on. One that finds the new address must find checksums for it.
         for moving in self.data.values() {
             Self::insert_checksums(manager, &moving.content)?;
         }
