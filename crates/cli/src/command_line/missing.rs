@@ -22,7 +22,6 @@ const BY_COPYING: &str =
     "'larder check' finds damage, and 'larder restore' copies what can be read";
 
 const COMMANDS: &[Missing] = &[
-    instead("device replace", "its name is 'replace'"),
     instead("filesystem defragment", "'cp --reflink=never' makes a copy in few pieces"),
     instead(
         "qgroup",

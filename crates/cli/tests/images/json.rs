@@ -381,6 +381,7 @@ const ELSEWHERE: &[&str] = &[
     "scrub start",
     "scrub status",
     // images/replace.rs
+    "device replace status",
     "filesystem redundancy",
     "replace status",
     // below

@@ -185,7 +185,6 @@ fn what_is_missing_is_named_in_one_sentence() {
     };
     let btrfs = links.path().join("btrfs");
     for command in [
-        "device replace",
         "filesystem defragment",
         "qgroup",
         "quota",

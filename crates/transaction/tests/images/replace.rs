@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -188,6 +189,28 @@ fn what_the_kernel_began_is_ended() {
             KernelMount::open(&left, "");
         }
     }
+}
+
+/// The kernel's cursor is at the end of the stripe in which it was told to stop.
+#[test]
+fn the_last_stripe_before_the_cursor_is_copied_again() {
+    let images = Images::new(Profile::Single, 600 * MIB);
+    let manager = open(&[images.first.clone(), images.second.clone()]);
+    let cursor = || manager.replace_item().ok().flatten().map_or(0, |item| item.cursor_left.get());
+    let stop_after_some = |_| match cursor() {
+        0 => ControlFlow::Continue(()),
+        _ => ControlFlow::Break(()),
+    };
+    manager.replace_device(&with(device(&images.target)), &stop_after_some).unwrap_err();
+    let end = cursor();
+    assert!(end > 0);
+    drop(manager);
+    let target = File::options().write(true).open(&images.target).unwrap();
+    target.write_all_at(&vec![0; 1 << 20], end - MIB).unwrap();
+    let manager = open(&images.all());
+    manager.resume_replace(&go_on).unwrap();
+    drop(manager);
+    images.check_replaced();
 }
 
 /// What is written without the target makes the replace begin anew.

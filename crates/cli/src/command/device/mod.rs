@@ -13,6 +13,7 @@ use clap::Subcommand;
 
 pub use scan::register;
 
+use super::replace::Replace;
 use crate::global::Global;
 use crate::outcome::Outcome;
 
@@ -26,6 +27,9 @@ pub enum Device {
     Delete(remove::Remove),
     Ready(ready::Ready),
     Remove(remove::Remove),
+    /// Replace a device of a file system by another: the same as 'larder replace'
+    #[command(subcommand)]
+    Replace(Replace),
     Scan(scan::Scan),
     Stats(stats::Stats),
     Usage(usage::Usage),
@@ -37,6 +41,7 @@ impl Device {
             Self::Add(command) => command.run(),
             Self::Delete(command) | Self::Remove(command) => command.run(),
             Self::Ready(command) => command.run(),
+            Self::Replace(command) => command.run(global),
             Self::Scan(command) => command.run(global),
             Self::Stats(command) => command.run(global),
             Self::Usage(command) => command.run(global),

@@ -6,8 +6,8 @@
 //! # Invariants
 //! - The kernel's item in the device tree is the record. While it says that a replace is
 //!   unfinished, everything that lies before its cursor on the device is on the target too: in the
-//!   last durable state, and in each one after it. So the kernel goes on with what was begun here,
-//!   and the other way round.
+//!   last durable state, and in each one after it. So the kernel goes on with what was begun here.
+//!   What the kernel began goes on here too, from one stripe before its cursor.
 //! - If changes are made without the target, or to one that missed some, the first commit sets the
 //!   cursor to 0.
 //! - The target takes the place in the commit that ends the replace, between its blocks and its
@@ -107,10 +107,20 @@ impl TransactionManager {
             )));
         }
         item.replace_state = replace_state::STARTED.into();
+        item.cursor_left = self.end_of_whole_stripes(&item).into();
         self.put_replace_item(&item)?;
         self.commit()?;
         self.go_on(&mut work, item)?;
         Ok(work.moved)
+    }
+
+    /// Where the stripes end that are on the target for certain: all before the cursor but the last.
+    /// If Linux (6.18 and before) is told to stop within a stripe, it moves its cursor to the end of
+    /// that stripe, whose rest is not copied, and loses it when it goes on itself.
+    fn end_of_whole_stripes(&self, item: &DevReplaceItem) -> u64 {
+        let places = self.places_on(item.src_devid.get(), 0);
+        let ends = places.iter().map(|place| place.end);
+        ends.rev().filter(|end| *end <= item.cursor_left.get()).nth(1).unwrap_or(0)
     }
 
     /// Cancels a replace that does not go on: the target gets no more, and has no superblock
