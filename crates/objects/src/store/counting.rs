@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::{Listed, Store, StoreError, Version, Versioned};
+use crate::pass_on;
 use crate::requests::{CREATES, Counts, DELETES, GETS, LISTS, REPLACES, Requests};
-use crate::timer::Timer;
 use crate::watch::Watch;
 
 /// A store that counts.
@@ -61,9 +60,7 @@ impl<S: Store> Counting<S> {
 }
 
 impl<S: Store> Store for Counting<S> {
-    fn name(&self) -> &str {
-        self.store.name()
-    }
+    pass_on!(store: name, trouble, have_patience_for, timer);
 
     fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
         let result = self.store.get(name, range);
@@ -100,18 +97,6 @@ impl<S: Store> Store for Counting<S> {
     fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
         self.add(LISTS);
         self.store.list(prefix)
-    }
-
-    fn trouble(&self) -> Option<String> {
-        self.store.trouble()
-    }
-
-    fn have_patience_for(&self, time: Duration) {
-        self.store.have_patience_for(time);
-    }
-
-    fn timer(&self) -> Timer {
-        self.store.timer()
     }
 
     fn watch(&self) -> Option<Watch> {

@@ -11,6 +11,7 @@ mod error;
 mod http;
 mod interface;
 mod layer;
+mod pass_on;
 #[cfg(feature = "remote")]
 mod refusal;
 #[cfg(feature = "remote")]

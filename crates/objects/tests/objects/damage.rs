@@ -13,8 +13,8 @@ use larder_objects::streams::{
     Begun, Catalogue, Description, Download, Name, Origin, Pace, Upload,
 };
 use larder_objects::{
-    CacheFolder, DataKey, Listed, ObjectDevice, Options, Policy, Problem, Store, StoreError,
-    Version, Versioned, verify,
+    CacheFolder, DataKey, ObjectDevice, Options, Policy, Problem, Store, StoreError, Versioned,
+    pass_on, verify,
 };
 
 use crate::support::{Asking, MemoryStore, assert_sound, count_down, keys, opened, scratch};
@@ -73,9 +73,7 @@ impl Liar {
 }
 
 impl Store for Liar {
-    fn name(&self) -> &'static str {
-        "liar"
-    }
+    pass_on!(store: name, try_create, try_replace, delete, list);
 
     fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
         Ok(self.reply(self.store.get(name, range)?))
@@ -84,27 +82,6 @@ impl Store for Liar {
     fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
         let found = self.store.get_versioned(name)?;
         Ok(Versioned { content: self.reply(found.content), ..found })
-    }
-
-    fn try_create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
-        self.store.try_create(name, content)
-    }
-
-    fn try_replace(
-        &self,
-        name: &str,
-        content: Bytes,
-        version: &Version,
-    ) -> Result<Version, StoreError> {
-        self.store.try_replace(name, content, version)
-    }
-
-    fn delete(&self, name: &str) -> Result<(), StoreError> {
-        self.store.delete(name)
-    }
-
-    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        self.store.list(prefix)
     }
 }
 

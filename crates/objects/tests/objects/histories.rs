@@ -2,7 +2,6 @@
 //! another; and then the device has a state that it must have.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,8 +15,8 @@ use crate::support::{
 use bytes::Bytes;
 use larder_device::Device;
 use larder_objects::{
-    Beside, DataKey, Listed, ObjectDevice, ObjectsError, Options, Policy, StateName, Store,
-    StoreError, Version, Versioned, clone, delete, info, rebuild,
+    Beside, DataKey, ObjectDevice, ObjectsError, Options, Policy, StateName, Store, StoreError,
+    Version, clone, delete, info, pass_on, rebuild,
 };
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
@@ -718,18 +717,8 @@ fn a_store_that_ignores_conditions_is_refused() {
     #[derive(Debug)]
     struct Careless(MemoryStore);
     impl Store for Careless {
-        fn name(&self) -> &'static str {
-            "careless"
-        }
-        fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-            self.0.get(name, range)
-        }
-        fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
-            self.0.get_versioned(name)
-        }
-        fn try_create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
-            self.0.try_create(name, content)
-        }
+        pass_on!(0: name, get, get_versioned, try_create, delete, list);
+
         fn try_replace(
             &self,
             name: &str,
@@ -738,12 +727,6 @@ fn a_store_that_ignores_conditions_is_refused() {
         ) -> Result<Version, StoreError> {
             let version = self.0.get_versioned(name)?.version;
             self.0.try_replace(name, content, &version)
-        }
-        fn delete(&self, name: &str) -> Result<(), StoreError> {
-            self.0.delete(name)
-        }
-        fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-            self.0.list(prefix)
         }
     }
     let store = Careless(MemoryStore::default());

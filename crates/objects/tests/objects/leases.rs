@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use larder_device::Device;
 use larder_objects::{
-    Beside, Listed, ObjectDevice, ObjectsError, Options, Problem, Store, StoreError, Version,
-    Versioned, clone, deletable, delete, info,
+    Beside, ObjectDevice, ObjectsError, Options, Problem, Store, StoreError, Version, clone,
+    deletable, delete, info, pass_on,
 };
 
 use crate::support::{MemoryStore, error, scratch};
@@ -110,17 +110,7 @@ fn a_reader_that_died_holds_nothing_for_ever() {
 struct OnlyForReading(Arc<MemoryStore>);
 
 impl Store for OnlyForReading {
-    fn name(&self) -> &'static str {
-        "memory"
-    }
-
-    fn get(&self, name: &str, range: std::ops::Range<u64>) -> Result<Bytes, StoreError> {
-        self.0.get(name, range)
-    }
-
-    fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
-        self.0.get_versioned(name)
-    }
+    pass_on!(0: name, get, get_versioned, list);
 
     fn try_create(&self, name: &str, _: Bytes) -> Result<(), StoreError> {
         Err(error(Problem::Denied, name))
@@ -132,10 +122,6 @@ impl Store for OnlyForReading {
 
     fn delete(&self, name: &str) -> Result<(), StoreError> {
         Err(error(Problem::Denied, name))
-    }
-
-    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        self.0.list(prefix)
     }
 }
 
@@ -161,39 +147,12 @@ struct Interrupted {
 }
 
 impl Store for Interrupted {
-    fn name(&self) -> &'static str {
-        "memory"
-    }
-
-    fn get(&self, name: &str, range: std::ops::Range<u64>) -> Result<Bytes, StoreError> {
-        self.store.get(name, range)
-    }
-
-    fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
-        self.store.get_versioned(name)
-    }
-
-    fn try_create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
-        self.store.try_create(name, content)
-    }
-
-    fn try_replace(
-        &self,
-        name: &str,
-        content: Bytes,
-        version: &Version,
-    ) -> Result<Version, StoreError> {
-        self.store.try_replace(name, content, version)
-    }
+    pass_on!(store: name, get, get_versioned, try_create, try_replace, list);
 
     fn delete(&self, name: &str) -> Result<(), StoreError> {
         let mut left = self.left.lock().unwrap();
         *left = left.checked_sub(1).ok_or_else(|| error(Problem::Other, name))?;
         self.store.delete(name)
-    }
-
-    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        self.store.list(prefix)
     }
 }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use larder_device::Device;
 use larder_objects::{
     DataKey, Listed, ObjectDevice, Options, Policy, Problem, Store, StoreError, Version, Versioned,
-    info,
+    info, pass_on,
 };
 
 use crate::support::{Lie, MemoryStore, REFUSALS, assert_sound, error, keys, opened, seed};
@@ -168,22 +168,12 @@ impl Forgetful {
 }
 
 impl Store for Forgetful {
-    fn name(&self) -> &'static str {
-        "forgetful"
-    }
-
-    fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-        self.0.get(name, range)
-    }
+    pass_on!(0: name, get, try_create, delete, list);
 
     fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
         let found = self.0.get_versioned(name)?;
         let version = if self.is_wrong() { Version("none".to_owned()) } else { found.version };
         Ok(Versioned { version, ..found })
-    }
-
-    fn try_create(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
-        self.0.try_create(name, content)
     }
 
     fn try_replace(
@@ -194,14 +184,6 @@ impl Store for Forgetful {
     ) -> Result<Version, StoreError> {
         let version = self.0.try_replace(name, content, version)?;
         Ok(if self.is_wrong() { Version("none".to_owned()) } else { version })
-    }
-
-    fn delete(&self, name: &str) -> Result<(), StoreError> {
-        self.0.delete(name)
-    }
-
-    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        self.0.list(prefix)
     }
 }
 
@@ -238,13 +220,7 @@ impl Lying {
 }
 
 impl Store for Lying {
-    fn name(&self) -> &'static str {
-        "lying"
-    }
-
-    fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-        self.0.get(name, range)
-    }
+    pass_on!(0: name, get, delete, list);
 
     fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
         let found = self.0.get_versioned(name)?;
@@ -269,14 +245,6 @@ impl Store for Lying {
         version: &Version,
     ) -> Result<Version, StoreError> {
         self.change(name, self.0.try_replace(name, content, version))
-    }
-
-    fn delete(&self, name: &str) -> Result<(), StoreError> {
-        self.0.delete(name)
-    }
-
-    fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        self.0.list(prefix)
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use larder_objects::{
     DataKey, Directory, Encrypted, Layer, Listed, Problem, Store, StoreError, Version, Versioned,
-    verify,
+    pass_on, verify,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -535,9 +535,7 @@ impl<S: Store> Beside<S> {
 }
 
 impl<S: Store> Store for Beside<S> {
-    fn name(&self) -> &str {
-        self.store.name()
-    }
+    pass_on!(store: name);
 
     fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
         self.store.get(&self.name(name), range)

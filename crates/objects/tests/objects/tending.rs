@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use larder_device::Device;
-use larder_objects::{ObjectDevice, ObjectsError, Options, Policy, Problem, Store, StoreError};
+use larder_objects::{
+    ObjectDevice, ObjectsError, Options, Policy, Problem, Store, StoreError, pass_on,
+};
 
 use crate::support::{MemoryStore, assert_sound, error};
 
@@ -78,31 +80,10 @@ fn maintenance_ends_no_writer() {
 struct KeepsAll(MemoryStore);
 
 impl Store for KeepsAll {
-    fn name(&self) -> &'static str {
-        "keeps all"
-    }
-    fn get(&self, name: &str, range: std::ops::Range<u64>) -> Result<bytes::Bytes, StoreError> {
-        self.0.get(name, range)
-    }
-    fn get_versioned(&self, name: &str) -> Result<larder_objects::Versioned, StoreError> {
-        self.0.get_versioned(name)
-    }
-    fn try_create(&self, name: &str, content: bytes::Bytes) -> Result<(), StoreError> {
-        self.0.try_create(name, content)
-    }
-    fn try_replace(
-        &self,
-        name: &str,
-        content: bytes::Bytes,
-        version: &larder_objects::Version,
-    ) -> Result<larder_objects::Version, StoreError> {
-        self.0.try_replace(name, content, version)
-    }
+    pass_on!(0: name, get, get_versioned, try_create, try_replace, list);
+
     fn delete(&self, name: &str) -> Result<(), StoreError> {
         Err(error(Problem::Denied, name))
-    }
-    fn list(&self, prefix: &str) -> Result<Vec<larder_objects::Listed>, StoreError> {
-        self.0.list(prefix)
     }
 }
 

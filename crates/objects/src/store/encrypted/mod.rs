@@ -7,7 +7,6 @@ mod content;
 mod names;
 
 use std::ops::Range;
-use std::time::Duration;
 
 use bytes::Bytes;
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
@@ -19,8 +18,7 @@ use crate::codec::Malformed;
 use crate::fetch::ATTEMPTS;
 use crate::keys::DataKey;
 use crate::manifest;
-use crate::timer::Timer;
-use crate::watch::Watch;
+use crate::pass_on;
 
 /// A store that seals objects on their way to another one, and opens them on their way back. Each
 /// is bound to its name.
@@ -80,9 +78,7 @@ fn of_its_place(name: &str) -> &str {
 }
 
 impl<S: Store> Store for Encrypted<S> {
-    fn name(&self) -> &str {
-        self.store.name()
-    }
+    pass_on!(store: name, trouble, have_patience_for, timer, watch);
 
     fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
         self.opened(
@@ -132,21 +128,5 @@ impl<S: Store> Store for Encrypted<S> {
             len_bytes: content::held_bytes(len_bytes),
         };
         Ok(self.store.list(prefix)?.into_iter().map(opened).collect())
-    }
-
-    fn trouble(&self) -> Option<String> {
-        self.store.trouble()
-    }
-
-    fn have_patience_for(&self, time: Duration) {
-        self.store.have_patience_for(time);
-    }
-
-    fn timer(&self) -> Timer {
-        self.store.timer()
-    }
-
-    fn watch(&self) -> Option<Watch> {
-        self.store.watch()
     }
 }
