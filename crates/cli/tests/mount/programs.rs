@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crate::support::{Mounted, shell, succeed, wait_until};
 
-/// A part of the system with many files of all sizes, links and directories.
-const SHARE: &str = "/usr/share";
-/// A small part of it.
+/// Parts of the system with many files of all sizes, links and directories.
+const TREES: &str = "/usr/share/perl /usr/share/doc";
+/// The smaller of them.
 const TREE: &str = "/usr/share/perl";
 
 #[test]
@@ -78,8 +78,10 @@ pub(crate) fn git() {
 #[test]
 pub(crate) fn rsync_and_tar() {
     let mounted = Mounted::with_size("4G");
-    mounted
-        .shell(&format!("rsync -aHAX {SHARE}/ copied/; diff -r --no-dereference {SHARE} copied"));
+    mounted.shell(&format!(
+        "rsync -aHAX {TREES} copied/
+         for tree in {TREES}; do diff -r --no-dereference $tree copied/${{tree##*/}}; done"
+    ));
     mounted.shell("rsync -aHAXc --itemize-changes --delete copied/perl/ again/ > /dev/null");
     let changed =
         mounted.shell(&format!("rsync -aHAXcn --itemize-changes --delete {TREE}/ again/"));
