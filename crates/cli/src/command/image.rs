@@ -21,10 +21,9 @@ pub enum Image {
 
 /// Make an image as small as it can be, to ship it
 ///
-/// It does what 'filesystem resize min' does, for all devices of the file system. Block groups are
-/// cut after their last content, and move down; then the files are cut. What is free between files
-/// in a block group stays: an image gets smallest if it was filled once. 'filesystem resize' makes
-/// room again.
+/// It does what 'filesystem resize min' does, for all devices of the file system. What is free
+/// between files goes, and the image files are cut. Little room is left for changes: 'filesystem
+/// resize' makes some again.
 ///
 /// Example: larder image shrink disk.img
 #[derive(Debug, Args)]

@@ -1,7 +1,9 @@
 //! Allocation: from memory, without searching a tree.
 //!
 //! A thread takes tree blocks one after the other from where its last one was, so that a commit
-//! writes few long runs. Threads start in different places and do not meet.
+//! writes few long runs. Threads start in different places and do not meet. While content moves
+//! together, all of them take the lowest place on the devices
+//! that fits.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -33,6 +35,23 @@ impl Hints {
     }
 }
 
+/// Everything is allocated at the lowest place that fits, until this is dropped.
+pub(crate) struct LowestFirst<'s>(&'s Space);
+
+impl LowestFirst<'_> {
+    /// Makes new groups for data only before an end of the device with this id.
+    pub(crate) fn set_data_end(&self, end: Option<(u64, u64)>) {
+        self.0.policy.write().set_data_end(end);
+    }
+}
+
+impl Drop for LowestFirst<'_> {
+    fn drop(&mut self) {
+        self.set_data_end(None);
+        self.0.lowest_first.store(false, Relaxed);
+    }
+}
+
 /// Where this thread starts in a group.
 fn fresh_hint(group: &Group) -> u64 {
     let offset = slot_of_this_thread() as u64 * SPREAD_BYTES;
@@ -52,6 +71,13 @@ fn slot_of_this_thread() -> usize {
 }
 
 impl Space {
+    /// Allocates in the lowest groups on the devices, and there at the lowest addresses, from now on.
+    /// One caller at a time.
+    pub(crate) fn allocate_lowest_first(&self) -> LowestFirst<'_> {
+        self.lowest_first.store(true, Relaxed);
+        LowestFirst(self)
+    }
+
     /// Allocates one tree block. Creates a chunk if no block group has enough space.
     pub fn allocate_block(&self, kind: SpaceKind) -> Result<Logical> {
         let len_bytes = u64::from(self.volume.nodesize());
@@ -116,19 +142,29 @@ impl Space {
         align: u64,
         hint: u64,
     ) -> Option<(Arc<Group>, Logical)> {
+        let lowest_first = self.lowest_first.load(Relaxed);
         let from = |group: Arc<Group>| {
-            let hint = if group.range().contains(&hint) { hint } else { fresh_hint(&group) };
+            let hint = match group.range() {
+                range if lowest_first => range.start,
+                range if range.contains(&hint) => hint,
+                _ => fresh_hint(&group),
+            };
             let start = group.claim(len_bytes, align, hint)?;
             Some((group, start))
         };
         let profile = self.profile(kind);
         let fits = |group: &Group| group.holds(kind) && group.chunk().profile() == profile;
-        let hinted = self.group_at(Logical(hint)).filter(|group| fits(group));
+        let hinted = self.group_at(Logical(hint)).filter(|group| !lowest_first && fits(group));
         if let Some(found) = hinted.and_then(from) {
             return Some(found);
         }
+        let mut groups = self.groups();
+        groups.retain(|group| group.holds(kind));
+        if lowest_first {
+            groups.sort_by_key(|group| group.highest_place());
+        }
         let of_kind = |wanted: bool| {
-            let groups = self.groups().into_iter().filter(|group| group.holds(kind));
+            let groups = groups.iter().cloned();
             groups.filter(move |group| (group.chunk().profile() == profile) == wanted)
         };
         let is_safe_enough =
@@ -149,7 +185,8 @@ impl Space {
             return Ok(Some(()));
         }
         let limits = self.limits(kind, &devices);
-        let Some(plan) = limits.plan(self.profile(kind), &devices) else { return Ok(None) };
+        let room = self.policy.read().room(kind, &devices);
+        let Some(plan) = limits.plan(self.profile(kind), &room) else { return Ok(None) };
         let chunk = plan.chunk(self.next_logical(), kind.types(self.is_mixed))?;
         let mut after = devices.clone();
         after.take(&chunk);

@@ -48,6 +48,13 @@ impl Group {
         Chunk::new(chunk.logical(), len_bytes, chunk.flags(), chunk.stripes()).ok()
     }
 
+    /// What is free before the end of the last content.
+    pub(crate) fn scattered_bytes(&self) -> u64 {
+        let window = self.range().start..self.end_of_content();
+        let taken = self.taken_in(window.clone());
+        window.end - window.start - taken.iter().map(|range| range.end - range.start).sum::<u64>()
+    }
+
     /// Where the last content of any state ends.
     fn end_of_content(&self) -> u64 {
         let superblocks = self.chunk().superblock_ranges();

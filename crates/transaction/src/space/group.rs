@@ -136,6 +136,12 @@ impl Group {
         range.end - range.start
     }
 
+    /// The highest address on a device at which a stripe of it starts.
+    pub(super) fn highest_place(&self) -> u64 {
+        let chunk = self.chunk();
+        chunk.stripes().iter().map(|stripe| stripe.physical.0).max().unwrap_or_default()
+    }
+
     /// Type and profile.
     pub fn flags(&self) -> BlockGroupFlags {
         self.chunk.read().flags()

@@ -42,6 +42,7 @@ use larder_volume::{Chunk, Volume};
 
 use self::account::{Account, Count};
 use self::allocate::Hints;
+pub(crate) use self::allocate::LowestFirst;
 pub(crate) use self::kept::Keeping;
 use self::kept::KeptStates;
 use self::policy::ProfilePolicy;
@@ -97,6 +98,8 @@ pub struct Space {
     pinned: RankedMutex<Pinned, PINNED>,
     kept: KeptStates,
     hints: Hints,
+    /// Everything is allocated at the lowest place that fits.
+    lowest_first: AtomicBool,
     /// There are groups that the last commit does not have.
     has_new_groups: AtomicBool,
     /// Some group may have become empty.
@@ -126,6 +129,7 @@ impl Space {
             pinned: RankedMutex::default(),
             kept: KeptStates::default(),
             hints: Hints::default(),
+            lowest_first: AtomicBool::new(false),
             has_new_groups: AtomicBool::new(false),
             may_have_empty_groups: AtomicBool::new(true),
             bookkeeping_bytes: Count::default(),

@@ -1,4 +1,4 @@
-//! Which profile new chunks get.
+//! Which profile new chunks get, and where.
 //!
 //! # Invariants
 //! - Unless a target is set, data and trees are never less safe in a new chunk than in the safest
@@ -22,6 +22,8 @@ pub(super) struct ProfilePolicy {
     safest: [Profile; SpaceKind::ALL.len()],
     /// The best that the devices allow, if some are missing.
     possible: [Option<Profile>; SpaceKind::ALL.len()],
+    /// Before which end chunks for data lie, of the device with this id.
+    data_end: Option<(u64, u64)>,
 }
 
 impl Default for ProfilePolicy {
@@ -30,6 +32,7 @@ impl Default for ProfilePolicy {
             targets: [None; SpaceKind::ALL.len()],
             safest: [Profile::Single; SpaceKind::ALL.len()],
             possible: Default::default(),
+            data_end: None,
         }
     }
 }
@@ -64,6 +67,20 @@ impl ProfilePolicy {
     /// Sets the profile that new chunks for `kind` get whatever exists; `None`: the safest.
     pub(super) fn set_target(&mut self, kind: SpaceKind, target: Option<Profile>) {
         self.targets[kind as usize] = target;
+    }
+
+    /// Sets the end of a device before which new chunks for data lie.
+    pub(super) fn set_data_end(&mut self, end: Option<(u64, u64)>) {
+        self.data_end = end;
+    }
+
+    /// The devices as new chunks for `kind` may use them.
+    pub(super) fn room(&self, kind: SpaceKind, devices: &Devices) -> Devices {
+        let mut room = devices.clone();
+        if let Some((devid, end)) = self.data_end.filter(|_| kind == SpaceKind::Data) {
+            room.change(devid, |device| device.total_bytes = device.total_bytes.min(end));
+        }
+        room
     }
 
     /// Looks at the groups that exist now.

@@ -38,12 +38,7 @@ fn an_image_gets_small_and_grows_again() {
         let scratch = Scratch::new();
         let file = copy(&image.devices()[0], scratch.path());
         let manager = open(std::slice::from_ref(&file));
-        let used: u64 = manager
-            .space()
-            .groups()
-            .iter()
-            .map(|group| group.used() * group.chunk().profile().copies())
-            .sum();
+        let used = used_bytes(&manager);
         let mut files = Files::new("larder", 7);
         files.churn(&manager, 40).unwrap();
         manager.commit().unwrap();
@@ -69,6 +64,52 @@ fn an_image_gets_small_and_grows_again() {
         oracle::check(files_of, true).unwrap_or_else(|error| panic!("{error}"));
         let manager = open(files_of);
         assert_eq!(names(&manager, "larder").unwrap(), files.sorted());
+    }
+}
+
+/// Bytes on devices that extents use.
+fn used_bytes(manager: &larder_transaction::TransactionManager) -> u64 {
+    let groups = manager.space().groups();
+    groups.iter().map(|group| group.used() * group.chunk().profile().copies()).sum()
+}
+
+/// Nothing but 5 % is left over, whatever lay free between the extents.
+#[test]
+fn what_is_free_between_files_goes() {
+    let seed = larder_testkit::seed(11);
+    for (data, metadata) in [(Profile::Single, Profile::Dup), (Profile::Dup, Profile::Single)] {
+        let spec = ImageSpec::new("one-device").devices(&[1000 * MIB]).profiles(data, metadata);
+        let image = KernelImage::build(&spec, &Content::new(seed));
+        let scratch = Scratch::new();
+        let file = copy(&image.devices()[0], scratch.path());
+        let files = std::slice::from_ref(&file);
+        let mount = KernelMount::open(files, "subvolid=5,noatime");
+        let mut random = Random(seed);
+        let path = |number: u64| mount.path().join(format!("file {number}"));
+        for number in 0..2000 {
+            let len_bytes = [3000, 40_000, 90_000, 200_000][random.below(4) as usize];
+            let bytes: Vec<u8> =
+                (0..len_bytes / 8).flat_map(|_| random.next().to_le_bytes()).collect();
+            std::fs::write(path(number), bytes).unwrap();
+        }
+        run("sync", ["-f".as_ref(), mount.path().as_os_str()]).unwrap();
+        for number in (0..2000).filter(|_| random.below(5) < 3) {
+            std::fs::remove_file(path(number)).unwrap();
+        }
+        let before = Manifest::of_tree(mount.path());
+        drop(mount);
+        let manager = open(files);
+        let (total_bytes, moved) = manager.minimize_device(1, &go_on).unwrap();
+        let used = used_bytes(&manager);
+        println!("{used} bytes used, {total_bytes} bytes left, {moved:?}");
+        assert!(total_bytes * 100 <= used * 105, "{total_bytes} bytes for {used}");
+        drop(manager);
+        File::options().write(true).open(&file).unwrap().set_len(total_bytes).unwrap();
+        oracle::check(files, true).unwrap_or_else(|error| panic!("{error}"));
+        let mount = KernelMount::open(files, "subvolid=5,noatime");
+        let found = Manifest::of_tree(mount.path());
+        assert_eq!(found.entries, before.entries);
+        oracle::scrub(&mount).unwrap_or_else(|error| panic!("{error}"));
     }
 }
 

@@ -23,8 +23,8 @@ use crate::units::Units;
 /// gets the new length too: it grows before, and is cut after. A partition or the disk in a qcow2
 /// image keeps its size, which limits that of the file system.
 ///
-/// `min` cuts block groups after their last content and moves them down as far as there is room.
-/// What is free between files stays.
+/// `min` moves content together, cuts block groups after it, and moves them down. It needs a free
+/// space tree, without which what is free between files stays.
 ///
 /// Examples:
 ///   larder filesystem resize +10G disk.img

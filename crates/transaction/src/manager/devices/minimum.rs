@@ -1,7 +1,9 @@
-//! Making the file system on a device as small as it can be without moving single extents.
+//! Making the file system on a device as small as it can be.
 //!
-//! Block groups are cut after their last content, and their stripes move down as far as there is
-//! room. What is free between extents stays.
+//! Content moves together (`gather.rs`), block groups are cut after it, their stripes move down as far
+//! as there is room, and holes that are left get the end of the last group (`fold.rs`).
+
+use std::sync::Arc;
 
 use larder_format::Logical;
 use larder_volume::layout::DeviceSpace;
@@ -13,23 +15,25 @@ use super::{DeviceWork, ITEMS_PER_DEVICE, Tell, device_key, no_device};
 use crate::copy::Moved;
 use crate::error::{Error, Result};
 use crate::manager::TransactionManager;
-use crate::space::{Priority, SpaceKind};
+use crate::space::{Group, Priority, SpaceKind};
 
-/// What stays free for trees, so that the file system can be changed: at least so much, and a share
-/// of what they have.
-const SPARE_METADATA_BYTES: u64 = 1 << 20;
+/// What stays free for trees, so that the file system can be changed: at least so many blocks, and
+/// a share of what they have.
+const SPARE_METADATA_BLOCKS: u64 = 12;
 const SPARE_METADATA_SHARE: u64 = 32;
-/// Tree blocks that stay free for the chunk tree, and as many for each device. With fewer than
-/// about a third of that, Linux 6.18 makes a block group for the chunk tree whenever it removes an
+/// Tree blocks that stay free for the chunk tree, and as many for each device. With fewer than 16,
+/// and 8 for each device, Linux 6.18 makes a block group for the chunk tree whenever it removes an
 /// empty one, and goes on with that for ever.
-const SPARE_SYSTEM_BLOCKS: u64 = 64;
-const SPARE_SYSTEM_BLOCKS_PER_DEVICE: u64 = 16;
+const SPARE_SYSTEM_BLOCKS: u64 = 16;
+const SPARE_SYSTEM_BLOCKS_PER_DEVICE: u64 = 12;
 /// Items that a cut changes, besides those of its stripes and of what is free.
 const ITEMS: u64 = 8;
 
 impl TransactionManager {
-    /// Makes the file system on a device as small as it can be by cutting block groups and moving
-    /// them, and commits. Returns its size. Calls `tell` in this thread with the progress.
+    /// Makes the file system on a device as small as it can be, and commits. Returns its size. Calls
+    /// `tell` in this thread with the progress.
+    ///
+    /// Without a free space tree, what is free between extents stays.
     ///
     /// # Errors
     /// If `tell` ends it, or a device fails. What was cut and moved before stays so.
@@ -47,8 +51,11 @@ impl TransactionManager {
             self.change_superblock(|_| ());
             self.commit()?;
         }
-        work.cut(devid)?;
+        let order = self.space().allocate_lowest_first();
+        work.gather(devid)?;
         work.pack(devid)?;
+        work.fold(devid, &order)?;
+        drop(order);
         let total_bytes = work.end(devid)?;
         Ok((total_bytes, work.moved))
     }
@@ -56,23 +63,11 @@ impl TransactionManager {
 
 impl DeviceWork<'_> {
     /// Cuts the block groups on a device after their last content.
-    fn cut(&mut self, devid: u64) -> Result<()> {
+    pub(super) fn cut(&mut self, devid: u64) -> Result<()> {
         let manager = self.manager;
-        let devices = manager.volume().devices().len() as u64;
-        let spare_blocks = SPARE_SYSTEM_BLOCKS + SPARE_SYSTEM_BLOCKS_PER_DEVICE * devices;
-        let spare_system_bytes = spare_blocks * u64::from(manager.volume().nodesize());
-        for group in manager.space().groups() {
+        for group in self.groups_on(devid) {
             let chunk = group.chunk();
-            if chunk.stripes().iter().all(|stripe| stripe.devid != devid) {
-                continue;
-            }
-            let spare_bytes = match SpaceKind::of_types(group.flags()) {
-                Some(SpaceKind::Data) => 0,
-                Some(SpaceKind::Metadata) => {
-                    SPARE_METADATA_BYTES + group.used() / SPARE_METADATA_SHARE
-                }
-                Some(SpaceKind::System) | None => spare_system_bytes,
-            };
+            let spare_bytes = self.spare_bytes(&group).saturating_sub(group.scattered_bytes());
             if group.cut_chunk(spare_bytes).is_none() {
                 continue;
             }
@@ -89,6 +84,29 @@ impl DeviceWork<'_> {
         }
         manager.commit()?;
         Ok(())
+    }
+
+    /// What stays free in a group, wherever it is.
+    pub(super) fn spare_bytes(&self, group: &Group) -> u64 {
+        let volume = self.manager.volume();
+        let nodesize = u64::from(volume.nodesize());
+        match SpaceKind::of_types(group.flags()) {
+            Some(SpaceKind::Data) => 0,
+            Some(SpaceKind::Metadata) => {
+                SPARE_METADATA_BLOCKS * nodesize + group.used() / SPARE_METADATA_SHARE
+            }
+            Some(SpaceKind::System) | None => {
+                let devices = volume.devices().len() as u64;
+                (SPARE_SYSTEM_BLOCKS + SPARE_SYSTEM_BLOCKS_PER_DEVICE * devices) * nodesize
+            }
+        }
+    }
+
+    /// The groups with a stripe on a device.
+    pub(super) fn groups_on(&self, devid: u64) -> Vec<Arc<Group>> {
+        let is_on_it =
+            |group: &Arc<Group>| group.chunk().stripes().iter().any(|stripe| stripe.devid == devid);
+        self.manager.space().groups().into_iter().filter(is_on_it).collect()
     }
 
     /// Ends the device after its last stripe. Returns its size.
@@ -124,7 +142,7 @@ impl DeviceWork<'_> {
     }
 
     /// Moves the stripes on a device down, one after the other.
-    fn pack(&mut self, devid: u64) -> Result<()> {
+    pub(super) fn pack(&mut self, devid: u64) -> Result<()> {
         let manager = self.manager;
         let before = manager
             .space()

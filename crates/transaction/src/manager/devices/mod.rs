@@ -11,6 +11,8 @@
 mod add;
 mod complete;
 mod convert;
+mod fold;
+mod gather;
 mod minimum;
 mod remove;
 mod replace;

@@ -1,6 +1,7 @@
 //! Emptying one block group, batch after batch.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -112,6 +113,28 @@ impl TransactionManager {
         leaving.empty(advance)?;
         Ok(Some(leaving.finish()?))
     }
+
+    /// Moves what is in a part of a group to other groups, which may be made for that, or to lower
+    /// addresses in this one. Otherwise as [`empty_one_group`](Self::empty_one_group).
+    pub(in crate::manager) fn move_part(
+        &self,
+        group: &Arc<Group>,
+        part: Range<u64>,
+        advance: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<Moved> {
+        let (candidates, room, moved) = Default::default();
+        let mut leaving =
+            LeavingGroup { manager: self, group: group.clone(), candidates, room, moved };
+        let mut at = part.start;
+        while leaving.take_candidates(at..part.end)? {
+            at = leaving.candidates.back().expect("there are some").extent().range.end;
+            while !leaving.candidates.is_empty() {
+                leaving.move_candidates(advance)?;
+            }
+        }
+        leaving.commit()?;
+        Ok(leaving.moved)
+    }
 }
 
 impl TransactionManager {
@@ -137,7 +160,7 @@ impl LeavingGroup<'_> {
     fn empty(&mut self, advance: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
         let mut waits = 0;
         while !self.is_empty() {
-            if self.candidates.is_empty() && !self.take_candidates()? {
+            if self.candidates.is_empty() && !self.take_candidates(self.group.range())? {
                 // Threads that had allocated here enter that before they leave.
                 waits += 1;
                 if waits > MOST_WAITS {
@@ -147,14 +170,20 @@ impl LeavingGroup<'_> {
                 self.commit()?;
                 continue;
             }
-            let before = self.bytes_left();
-            let outcome = self.move_batch()?;
-            advance(before - self.bytes_left())?;
-            if let Outcome::NoRoom(len_bytes) = outcome {
-                self.room = None;
-                let room = self.manager.reserve(SpaceKind::Metadata, len_bytes, self.priority())?;
-                self.room = Some(room);
-            }
+            self.move_candidates(advance)?;
+        }
+        Ok(())
+    }
+
+    /// Moves the first candidates, and gets room for the next ones if there was too little.
+    fn move_candidates(&mut self, advance: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+        let before = self.bytes_left();
+        let outcome = self.move_batch()?;
+        advance(before - self.bytes_left())?;
+        if let Outcome::NoRoom(len_bytes) = outcome {
+            self.room = None;
+            let room = self.manager.reserve(SpaceKind::Metadata, len_bytes, self.priority())?;
+            self.room = Some(room);
         }
         Ok(())
     }
@@ -175,14 +204,18 @@ impl LeavingGroup<'_> {
         self.candidates.iter().map(|candidate| candidate.extent().len_bytes()).sum()
     }
 
-    /// Takes the first extents of the group. Space for data is taken, and what cannot change is
-    /// copied. Returns whether there are any.
-    fn take_candidates(&mut self) -> Result<bool> {
+    /// Takes the first extents of a part of the group. Space for data is taken, and what cannot change
+    /// is copied. Returns whether there are any.
+    fn take_candidates(&mut self, part: Range<u64>) -> Result<bool> {
         let manager = self.manager;
         let tree = TreeView::Live(manager.trees.extent().clone());
         let (mut found, mut data_bytes) = (Vec::new(), 0);
-        for extent in extents(&tree, manager.volume.nodesize(), self.group.range()) {
+        for extent in extents(&tree, manager.volume.nodesize(), part.start..self.group.range().end)
+        {
             let extent = extent?;
+            if extent.range.start >= part.end {
+                break;
+            }
             if !extent.is_tree_block {
                 data_bytes += extent.len_bytes();
             }
@@ -197,9 +230,8 @@ impl LeavingGroup<'_> {
                 self.candidates.push_back(Candidate::Block(extent));
                 continue;
             }
-            let len_bytes = extent.len_bytes();
-            match manager.space().allocate_data(len_bytes, len_bytes) {
-                Ok((to, _)) => {
+            match self.allocate(&extent) {
+                Ok(to) => {
                     self.candidates.push_back(Candidate::Data(Content::new(extent, to)));
                 }
                 // These first: they may make room.
@@ -214,6 +246,17 @@ impl LeavingGroup<'_> {
             }
         }
         Ok(!self.candidates.is_empty())
+    }
+
+    /// Takes the space to which data moves.
+    fn allocate(&self, extent: &FoundExtent) -> Result<Logical> {
+        let (space, len_bytes) = (self.manager.space(), extent.len_bytes());
+        let (to, _) = space.allocate_data(len_bytes, len_bytes)?;
+        if to.0 > extent.range.start && self.group.range().contains(&to.0) {
+            space.unused(&(to.0..to.0 + len_bytes))?;
+            return Err(Error::NoSpace { kind: SpaceKind::Data, len_bytes });
+        }
+        Ok(to)
     }
 
     /// Reserves space for the data of extents; if there is too little, for fewer of them.
