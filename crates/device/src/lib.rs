@@ -6,6 +6,7 @@
 //! - [`FileDevice`]: a regular file or a block device. Opened for writing, it is the only writer.
 //! - [`MemoryDevice`]: sparse memory with cheap snapshots.
 //! - [`Window`]: a part of another device.
+//! - [`Overlay`]: changes beside another device, which stays as it is.
 //! - [`PrefetchingDevice`]: readahead for reads around the page cache.
 //! - [`Signature`]: the content of a file or block device, if the system's libblkid knows it.
 //! - [`in_use`]: the other use of a path; [`has_writer`]: whether a program writes to it;
@@ -37,6 +38,7 @@ mod file;
 mod kept;
 mod lock;
 mod memory;
+mod overlay;
 mod prefetching;
 mod signature;
 mod system;
@@ -48,6 +50,7 @@ pub use error::{DeviceError, Operation, check_call};
 pub use file::{Access, FileDevice};
 pub use kept::{KeptState, StateEnd};
 pub use memory::MemoryDevice;
+pub use overlay::Overlay;
 pub use prefetching::PrefetchingDevice;
 pub use signature::{Purpose, Signature};
 #[cfg(target_os = "linux")]

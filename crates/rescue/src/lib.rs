@@ -28,8 +28,10 @@ mod blocks;
 mod error;
 mod evidence;
 mod progress;
+pub mod repair;
 mod scan;
 mod states;
+pub mod undo;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

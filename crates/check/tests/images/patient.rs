@@ -53,6 +53,11 @@ impl Patient {
         Self::of(self.devices.iter().map(|device| Arc::new(device.snapshot())).collect())
     }
 
+    /// The devices.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = Arc<MemoryDevice>> + '_ {
+        self.devices.iter().cloned()
+    }
+
     /// Checks the current state. The error says why it cannot be opened at all.
     pub(crate) fn check(&self) -> Result<Report, String> {
         let volume = open(&self.devices)?;

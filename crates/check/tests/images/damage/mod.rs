@@ -19,7 +19,7 @@ use larder_testkit::{
 
 /// The image in which a wound is planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Base {
+pub(crate) enum Base {
     /// One device, with snapshots and all else.
     Plain,
     /// With extents for holes.
@@ -40,18 +40,18 @@ pub(super) enum Base {
 
 /// Whether `btrfs check --check-data-csum` of btrfs-progs 6.2 reports the damage, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progs {
+pub(crate) enum Progs {
     Sees,
     DoesNot,
 }
 
 /// One damage.
-pub(super) struct Wound {
-    pub(super) name: &'static str,
-    pub(super) base: Base,
-    pub(super) kind: Kind,
-    pub(super) progs: Progs,
-    pub(super) plant: fn(&Patient),
+pub(crate) struct Wound {
+    pub(crate) name: &'static str,
+    pub(crate) base: Base,
+    pub(crate) kind: Kind,
+    pub(crate) progs: Progs,
+    pub(crate) plant: fn(&Patient),
 }
 
 /// A damage of the plain image.
@@ -75,7 +75,7 @@ pub(super) const fn on(
     Wound { name, base, kind, progs, plant }
 }
 
-fn all_wounds() -> Vec<Wound> {
+pub(crate) fn all_wounds() -> Vec<Wound> {
     let chapters = [
         superblocks::wounds(),
         blocks::wounds(),
@@ -88,7 +88,7 @@ fn all_wounds() -> Vec<Wound> {
     chapters.into_iter().flatten().collect()
 }
 
-fn image(base: Base) -> KernelImage {
+pub(crate) fn image(base: Base) -> KernelImage {
     const DEVICE_BYTES: u64 = 256 << 20;
     let spec = ImageSpec::new(format!("{base:?}"));
     let small = spec.clone().node_size(4096);

@@ -1,0 +1,129 @@
+//! The plan of a repair: what is done about each kind of finding.
+
+use std::fmt;
+
+use larder_check::{AffectedFile, Kind, KindFindings, Report};
+
+/// What a repair does about findings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    /// The superblocks are written anew from what the trees say.
+    Superblocks,
+    /// A good copy is written over a bad one.
+    Copies,
+    /// Tree blocks are written anew with what can be read of them.
+    Blocks,
+    /// Items of the root tree are made to agree with the trees.
+    Roots,
+    /// The device tree and the devices' numbers are computed from the chunks.
+    Devices,
+    /// The extent tree, block groups and free space are computed from all trees.
+    Space,
+    /// Names, inodes and what they count are made to agree.
+    Files,
+    /// Checksums that are missing are computed, those of nothing are removed.
+    Checksums,
+    /// The tree of uuids is made anew.
+    Uuids,
+    /// Counts of quota groups are set.
+    Quotas,
+    /// The log is dropped, with the last changes in it.
+    Log,
+    /// Nothing is known that helps.
+    None,
+}
+
+impl Action {
+    /// What is done about findings of a kind.
+    pub fn of(kind: Kind) -> Self {
+        use Kind::*;
+        match kind {
+            SuperblockBad | SuperblocksDisagree | SuperblockField | BackupRoot
+            | SuperblockTotals | SystemChunkArray | SuperblockBytesUsed => Self::Superblocks,
+            BlockCopyBad | DataCopyBad | Parity => Self::Copies,
+            BlockUnreadable | BlockAddress | BlockLevel | BlockGeneration | BlockFsid
+            | BlockOwner | BlockFlags | BlockRefused | BlockStructure | BlockFirstKey
+            | BlockKeyRange | BlockEmpty | TreeIncomplete => Self::Blocks,
+            RootItem | MissingTree | RootReference | RootReferenceDangling | SubvolumeUnnamed => {
+                Self::Roots
+            }
+            ChunkWithoutDeviceExtent | DeviceExtentWithoutChunk | DeviceExtentOverlap
+            | DeviceExtentRange | DeviceItem | DeviceBytesUsed => Self::Devices,
+            ChunkWithoutBlockGroup | BlockGroupWithoutChunk | BlockGroupFlags | BlockGroupUsed
+            | ExtentItem | ExtentOutsideBlockGroup | ExtentReferenceCount | ExtentMissing
+            | ExtentUnreferenced | BackReferenceMissing | BackReferenceDangling
+            | BackReferenceCount | ExtentMismatch | FreeSpaceTree | FreeSpaceInfo | SpaceCache
+            | ExtentOverlap => Self::Space,
+            InodeItem | InodeMissing | LinkCount | DirectorySize | DirectoryItems | NameHash
+            | EntryName | DuplicateName | EntryWithoutReference | ReferenceWithoutEntry
+            | EntryDangling | EntryType | OrphanMissing | WrongInodeType | FileExtentGap
+            | FileSize | InodeBytes | Symlink | UnexpectedItem | ItemKey | ItemFormat => {
+                Self::Files
+            }
+            ChecksumItem | ChecksumOverlap | ChecksumMissing | ChecksumUnexpected
+            | ChecksumDangling => Self::Checksums,
+            UuidTree => Self::Uuids,
+            QuotaItem | QuotaCount => Self::Quotas,
+            LogBlock | LogExtent => Self::Log,
+            _ => Self::None,
+        }
+    }
+
+    /// What is lost by it, if anything is.
+    pub fn loses(self) -> Option<&'static str> {
+        match self {
+            Self::Blocks => Some("items in blocks of which no copy can be read"),
+            Self::Log => Some("what programs synced since the last commit"),
+            Self::Checksums => Some("the proof that data without a checksum is as it was written"),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Superblocks => "write all superblocks anew from what the trees say",
+            Self::Copies => "write a good copy over the bad one",
+            Self::Blocks => "write the tree blocks anew with what can be read of them",
+            Self::Roots => "make the items of the root tree agree with the trees",
+            Self::Devices => "compute device extents and the numbers of devices from the chunks",
+            Self::Space => "compute the extent tree, block groups and free space from all trees",
+            Self::Files => "make names, inodes and their counts agree",
+            Self::Checksums => "compute missing checksums from the data, remove those of nothing",
+            Self::Uuids => "make the tree of uuids anew",
+            Self::Quotas => "set the counts of quota groups",
+            Self::Log => "drop the log, which cannot be replayed",
+            Self::None => "nothing: it cannot be repaired",
+        })
+    }
+}
+
+/// What is done about all findings of one kind.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The kind.
+    pub kind: Kind,
+    /// How many findings there are.
+    pub count: u64,
+    /// What is done.
+    pub action: Action,
+    /// The files concerned, as far as they are known.
+    pub files: Vec<AffectedFile>,
+}
+
+impl Step {
+    fn of(findings: &KindFindings) -> Self {
+        let mut files: Vec<AffectedFile> =
+            findings.findings.iter().flat_map(|it| it.files.iter().cloned()).collect();
+        files.sort_unstable();
+        files.dedup();
+        let KindFindings { kind, count, .. } = *findings;
+        Self { kind, count, action: Action::of(kind), files }
+    }
+}
+
+/// The steps for the findings of a check.
+pub(super) fn steps(report: &Report) -> Vec<Step> {
+    report.kinds.iter().map(Step::of).collect()
+}

@@ -1,0 +1,156 @@
+//! What of a file system can be read: the files of each subvolume, by their names and content.
+//!
+//! # Invariants
+//! - It is found out as a reader finds it: blocks that the volume's reader refuses are not read.
+//! - Two states are compared without their data being read: data that lies at the same addresses,
+//!   and has the same checksums, is the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use larder_format::item::{DirEntries, FileExtent, FileType, InodeItem};
+use larder_format::objectid::{CSUM_TREE, FIRST_FREE, LAST_FREE, is_subvolume};
+use larder_format::{ChecksumType, ItemType, Key};
+use larder_volume::Volume;
+use zerocopy::FromBytes;
+
+use super::block::Blocks;
+use super::commit::{State, each_item};
+
+/// Files that a repair loses or changes, at most so many.
+const MOST_NAMED: usize = 10;
+
+/// What can be read.
+#[derive(Debug, Default)]
+pub(super) struct Readable {
+    /// By subvolume and inode.
+    files: BTreeMap<(u64, u64), File>,
+    /// Names: subvolume, directory, the hash of the name, and where it leads.
+    names: BTreeSet<(u64, u64, u64, u64)>,
+    /// The checksums of data, by sector.
+    checksums: BTreeMap<u64, u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct File {
+    /// The sum of what identifies attributes that no repair changes.
+    attributes: u64,
+    /// That of extended attributes and extents.
+    content: u64,
+    /// Ranges of data; only their sum counts.
+    size: u64,
+    is_regular: bool,
+    has_item: bool,
+}
+
+fn hash(parts: &[&[u8]]) -> u64 {
+    let joined: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+    let sum = ChecksumType::Xxhash.compute(&joined);
+    u64::from_le_bytes(sum.as_bytes().try_into().expect("8 bytes"))
+}
+
+impl Readable {
+    pub(super) fn of(volume: &Volume) -> Self {
+        let blocks = Blocks::strict(volume);
+        let state = State::read(&blocks);
+        let mut readable = Self::default();
+        for tree in state.trees() {
+            if tree.dropped.is_none() && is_subvolume(tree.id) {
+                each_item(&blocks, tree.id, tree.root, &mut |key, data| {
+                    readable.add(tree.id, key, data);
+                });
+            }
+        }
+        readable.files.retain(|_, file| file.has_item);
+        if let Some(root) = state.root(CSUM_TREE) {
+            let len = volume.checksum_type().size();
+            let sectorsize = u64::from(volume.sectorsize());
+            each_item(&blocks, CSUM_TREE, root, &mut |key, data| {
+                for (number, sum) in (0..).zip(data.chunks_exact(len)) {
+                    let sector = key.offset.wrapping_add(number * sectorsize);
+                    readable.checksums.insert(sector, hash(&[sum]));
+                }
+            });
+        }
+        readable
+    }
+
+    fn add(&mut self, tree: u64, key: Key, data: &[u8]) {
+        let ino = key.objectid;
+        if !(FIRST_FREE..=LAST_FREE).contains(&ino) {
+            return;
+        }
+        match key.item_type {
+            ItemType::INODE_ITEM if key.offset == 0 => {
+                let Ok(item) = InodeItem::read_from_bytes(data) else { return };
+                let file = self.files.entry((tree, ino)).or_default();
+                file.has_item = FileType::from_mode(item.mode.get()).is_some();
+                file.is_regular = FileType::from_mode(item.mode.get()) == Some(FileType::Regular);
+                if file.is_regular {
+                    file.size = item.size.get();
+                }
+                let numbers = [item.uid, item.gid, item.mode].map(|it| it.get().to_le_bytes());
+                let (rdev, time) = (item.rdev.get(), item.mtime.sec.get());
+                file.attributes =
+                    hash(&[&numbers.concat(), &rdev.to_le_bytes(), &time.to_le_bytes()]);
+            }
+            ItemType::XATTR_ITEM => {
+                self.files.entry((tree, ino)).or_default().content ^=
+                    hash(&[&key.offset.to_le_bytes(), data]);
+            }
+            ItemType::EXTENT_DATA => {
+                let is_hole = matches!(FileExtent::parse(data),
+                    Ok(FileExtent::Regular { extent, .. }) if extent.disk_bytenr().is_none());
+                if !is_hole {
+                    self.files.entry((tree, ino)).or_default().content ^=
+                        hash(&[&key.offset.to_le_bytes(), data.get(8..).unwrap_or_default()]);
+                }
+            }
+            ItemType::DIR_ITEM | ItemType::DIR_INDEX => {
+                for entry in DirEntries::new(data).flatten() {
+                    let target = entry.header.location.get();
+                    if target.item_type == ItemType::INODE_ITEM {
+                        let name = hash(&[entry.name]);
+                        self.names.insert((tree, ino, name, target.objectid));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What can be read here and not, or otherwise, in `after`: a sentence for each, some of them if
+    /// they are many. `fresh` says of which sectors the checksums were computed anew.
+    pub(super) fn missing_in(&self, after: &Self, fresh: &dyn Fn(u64) -> bool) -> Vec<String> {
+        let mut missing = Vec::new();
+        for ((tree, ino), file) in &self.files {
+            let problem = match after.files.get(&(*tree, *ino)) {
+                // What nothing names and nothing counts was being deleted.
+                None => "is lost",
+                Some(other) if other.content != file.content => "has other content",
+                Some(other) if other.attributes != file.attributes => "has other attributes",
+                Some(other) if file.is_regular && other.size < file.size => "is shorter",
+                Some(_) => continue,
+            };
+            missing.push(format!("inode {ino} of subvolume {tree} {problem}"));
+        }
+        for (tree, directory, name, target) in &self.names {
+            let leads = self.files.contains_key(&(*tree, *target));
+            let is_there = after.names.contains(&(*tree, *directory, *name, *target));
+            if leads && !is_there {
+                missing.push(format!(
+                    "a name of inode {target} in directory {directory} of subvolume {tree} is lost"
+                ));
+            }
+        }
+        let changed = |(sector, sum): (&u64, &u64)| {
+            after.checksums.get(sector).is_some_and(|other| other != sum) && !fresh(*sector)
+        };
+        if let Some((sector, _)) = self.checksums.iter().find(|it| changed((it.0, it.1))) {
+            missing.push(format!("the checksum of the data at {sector} is another"));
+        }
+        let others = missing.len().saturating_sub(MOST_NAMED);
+        missing.truncate(MOST_NAMED);
+        missing.extend((others > 0).then(|| format!("and {others} more")));
+        missing
+    }
+}
