@@ -9,34 +9,40 @@
 //! - A writer through a loop device holds the lock of every file and device beneath it too, so that
 //!   it excludes a writer that opens one of those directly.
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, Metadata, TryLockError};
 use std::io;
 use std::thread;
 use std::time::Duration;
 
-use crate::system::{Identity, backing_path, find_use, is_lent};
+use crate::system::{Identity, backing_path, find_use, is_left, is_lent};
 use crate::usage::{InUse, Link, MAX_CHAIN, Mounts};
 
 /// How often a writer tries before it gives up.
 const ATTEMPTS: u32 = 60;
+/// The same if the holder of the lock is ending, which takes long for one with much memory.
+const ATTEMPTS_AFTER_END: u32 = 1000;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Repeats `attempt` while a use that may pass prevents it.
+/// Repeats `attempt` while a use of `wanted` that may pass prevents it.
 ///
 /// Some uses last only for a moment. udev locks a disk while it probes it, and [`is_locked`] locks a
 /// file while it asks. The kernel detaches a loop device when the last process closes it. A child
 /// that another thread has started holds the locks and claims of all files that were open, until it
-/// executes its program.
+/// executes its program. A process that was killed holds its locks until its memory is freed.
 pub(crate) fn wait_for_passing_use<T>(
+    wanted: Option<&Metadata>,
     mut attempt: impl FnMut() -> io::Result<Result<T, InUse>>,
 ) -> io::Result<Result<T, InUse>> {
-    for _ in 1..ATTEMPTS {
+    let mut attempts = 1;
+    loop {
+        let goes_on =
+            || attempts < ATTEMPTS || attempts < ATTEMPTS_AFTER_END && wanted.is_some_and(is_left);
         match attempt()? {
-            Err(by) if by.may_pass() => thread::sleep(PAUSE),
+            Err(by) if by.may_pass() && goes_on() => thread::sleep(PAUSE),
             settled => return Ok(settled),
         }
+        attempts += 1;
     }
-    attempt()
 }
 
 /// Makes the opener of `file` its only writer until `file` and the returned files are closed: those
@@ -46,7 +52,8 @@ pub(crate) fn exclude_others(
     identity: Identity,
     mounts: Mounts,
 ) -> io::Result<Result<Vec<File>, InUse>> {
-    wait_for_passing_use(|| try_exclude_others(file, identity, mounts))
+    let wanted = file.metadata()?;
+    wait_for_passing_use(Some(&wanted), || try_exclude_others(file, identity, mounts))
 }
 
 fn try_exclude_others(

@@ -18,6 +18,7 @@ use larder_copy::{
     ACCESS_ACL, Attributes, DEFAULT_ACL, Destination, Keep, NotKept, give, open_to_overwrite,
 };
 use larder_platform::HostTree;
+use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, FileType as NodeType, makedev, statat};
 use rustix::io::Errno;
 
@@ -29,6 +30,14 @@ const MOST_DATA_BYTES: usize = 256 << 10;
 const MOST_NAMES: usize = 4 << 20;
 const PERMISSIONS: u32 = 0o7777;
 const SET_GID: u32 = 0o2000;
+const RWX: u32 = 0o777;
+/// The kernel's bound of an extended attribute (`XATTR_SIZE_MAX`).
+const MOST_ACL_BYTES: usize = 64 << 10;
+/// `ACL_*`: to whom an entry of an ACL applies.
+const USER_OBJ: u32 = 1;
+const GROUP_OBJ: u32 = 4;
+const MASK: u32 = 16;
+const OTHER: u32 = 32;
 /// An ACL that says no more than permissions, which are set later:  `user::---`, `group::---`,
 /// `other::---`.
 const NO_ACL: [u8; 28] = [
@@ -41,8 +50,8 @@ const OF_USERS: &str = "user.";
 /// What a new inode inherits besides what the server sees to.
 #[derive(Clone, Copy, Default)]
 struct Inherited {
-    /// An ACL.
-    acl: bool,
+    /// An ACL that leaves it no more than these permissions.
+    acl: Option<u32>,
     /// The setgid bit, if it is a directory.
     set_gid: bool,
 }
@@ -122,8 +131,9 @@ impl OntoMount {
         }
         let shown = format!("/proc/self/fd/{}/", self.changes.directory().as_raw_fd());
         let shown = Path::new(&shown).join(parent);
-        let mut nothing: [u8; 0] = [];
-        let acl = rustix::fs::getxattr(&shown, DEFAULT_ACL, &mut nothing).is_ok();
+        let mut acl = Vec::with_capacity(MOST_ACL_BYTES);
+        let read = rustix::fs::getxattr(&shown, DEFAULT_ACL, spare_capacity(&mut acl));
+        let acl = read.ok().map(|_| permissions_of(&acl));
         let set_gid = shown.metadata().is_ok_and(|found| found.mode() & SET_GID != 0);
         let inherited = Inherited { acl, set_gid };
         self.existing.insert(parent.to_owned(), inherited);
@@ -132,7 +142,7 @@ impl OntoMount {
 
     /// Takes an inherited ACL from a copy that shall be like the original.
     fn drop_acl(&mut self, path: &Path, inherited: Inherited) -> anyhow::Result<()> {
-        if inherited.acl && self.keep == Keep::Everything {
+        if inherited.acl.is_some() && self.keep == Keep::Everything {
             self.set_xattr(path, OsStr::new(ACCESS_ACL), &NO_ACL)?;
         }
         Ok(())
@@ -177,10 +187,21 @@ fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-/// The permissions that a program would get which asks for those of `new`: a default ACL replaces
-/// the umask.
+/// The permissions that a program would get which asks for those of `new`: a default ACL takes the
+/// place of the umask. A chmod(2) that comes later is limited by neither.
 fn permissions(new: &NewInode, inherited: Inherited) -> u32 {
-    new.mode & PERMISSIONS & !(if inherited.acl { 0 } else { new.umask })
+    let taken = inherited.acl.map_or(new.umask, |acl| RWX & !acl);
+    new.mode & PERMISSIONS & !taken
+}
+
+/// The permissions that an ACL (`struct posix_acl_xattr_header` and entries) has as a mode.
+fn permissions_of(acl: &[u8]) -> u32 {
+    let entries = acl.get(4..).unwrap_or_default().chunks_exact(8);
+    let number = |bytes: &[u8]| u32::from(u16::from_le_bytes([bytes[0], bytes[1]]));
+    let of = |tag| entries.clone().find(|it| number(it) == tag).map(|it| number(&it[2..]));
+    let group = of(MASK).or_else(|| of(GROUP_OBJ));
+    let classes = [of(USER_OBJ), group, of(OTHER)];
+    classes.into_iter().fold(0, |mode, class| mode << 3 | class.unwrap_or_default() & 7)
 }
 
 impl Destination for OntoMount {
@@ -202,13 +223,13 @@ impl Destination for OntoMount {
         self.names.add(path);
         self.make(&Command::Mkdir { path: bytes(path), ino: 0 })?;
         self.drop_acl(path, inherited)?;
-        if inherited.acl && self.keep == Keep::Everything {
+        if inherited.acl.is_some() && self.keep == Keep::Everything {
             let name = DEFAULT_ACL.as_bytes();
             self.make(&Command::RemoveXattr { path: bytes(path), name })?;
         }
         let set_gid = if inherited.set_gid { SET_GID } else { 0 };
         self.set_permissions(path, permissions(new, inherited) | set_gid)?;
-        let acl = inherited.acl && self.keep != Keep::Everything;
+        let acl = inherited.acl.filter(|_| self.keep != Keep::Everything);
         self.made.insert(path.to_owned(), Inherited { acl, ..inherited });
         Ok(())
     }

@@ -106,3 +106,30 @@ fn a_directory_that_ends_with_a_dot_is_copied_as_its_content() {
     succeed(&format!("cp -a {tree}/sub/ {image}:/within/sub"));
     assert_eq!(succeed(&format!("ls {image}:/within/sub")), "deep\ninside\nsub\n");
 }
+
+#[test]
+fn what_comes_before_the_damage_of_an_archive_is_unpacked() {
+    let scratch = Scratch::new();
+    let image = scratch.path().join("image").display().to_string();
+    succeed(&format!("mkfs -q -b 300M {image}"));
+    fs::write(scratch.path().join("first"), "bread").expect("written");
+    fs::write(scratch.path().join("second"), "butter").expect("written");
+    let whole = run("tar", "-cf - first second", scratch.path()).stdout;
+    // It ends in the middle of the second header; and that header is damaged.
+    let mut damaged = whole.clone();
+    damaged[1030] ^= 1;
+    for (number, archive) in [&whole[..1100], &damaged].into_iter().enumerate() {
+        let path = scratch.path().join("archive");
+        fs::write(&path, archive).expect("written");
+        succeed(&format!("mkdir {image}:/in{number}"));
+        let mut unpack = Command::new(env!("CARGO_BIN_EXE_larder"));
+        let unpack = unpack.args(["cp", "-", &format!("{image}:/in{number}")]);
+        let output = unpack.stdin(fs::File::open(&path).expect("it is there")).output();
+        let output = output.expect("larder starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("cannot read the archive after byte"), "{said}");
+        assert!(!said.contains("lost"), "{said}");
+        assert_eq!(succeed(&format!("cat {image}:/in{number}/first")), "bread");
+    }
+}

@@ -119,6 +119,25 @@ fn copies_overwrite_files_and_fill_directories() {
 }
 
 #[test]
+fn a_name_that_is_too_long_leaves_no_other_behind() {
+    let source = Scratch::new();
+    let script = "import io, tarfile
+archive = tarfile.open('a.tar', 'w')
+for name in ['n' * 300, 'good', 'o' * 300]:
+    member = tarfile.TarInfo(name)
+    member.size = 1
+    archive.addfile(member, io.BytesIO(b'x'))
+archive.close()";
+    python(source.path(), script, &[]);
+    let mounted = Mounted::new();
+    let archive = File::open(source.path().join("a.tar")).unwrap();
+    let said = fails(larder().args(["cp", "-"]).arg(mounted.path()).stdin(archive));
+    assert_eq!(said.matches("at most 255 bytes").count(), 2, "{said}");
+    assert_eq!(mounted.shell("ls -A"), "good\n");
+    mounted.finish();
+}
+
+#[test]
 fn new_files_inherit_what_their_directory_passes_on() {
     let source = Scratch::new();
     shell(
@@ -142,6 +161,37 @@ fn new_files_inherit_what_their_directory_passes_on() {
         mounted.shell("rm -r system/d ours/d");
         // GNU cp -a leaves the inherited setgid bit to a directory whose original has none.
         mounted.shell("chmod g-s system ours");
+    }
+    mounted.finish();
+}
+
+/// An inode and its permissions come by two commands, and other commands may be between them.
+#[test]
+fn no_copy_has_more_permissions_than_a_default_acl_gives() {
+    let source = Scratch::new();
+    shell(
+        source.path(),
+        "umask 0; touch $(seq 3000) plain; mkdir sub; touch sub/file; ln -s nowhere link
+         mkfifo pipe over; mknod device c 1 3; chmod 644 pipe device 7 plain; chmod 755 sub",
+    );
+    let mounted = Mounted::new();
+    for acl in ["u::rwx,g::rx,o::-", "u::rx,u:5:rwx,g::rwx,m::rx,o::-"] {
+        mounted.shell(&format!(
+            "for n in system ours; do mkdir $n; setfacl -d -m {acl} $n; cd $n
+               mkfifo pipe over device; ln -s nowhere plain; ln -s nowhere link; cd ..; done",
+        ));
+        let from = source.path().join(".");
+        let mut system = Command::new("cp");
+        system.args(["-r", "--remove-destination"]);
+        succeed(system.arg(&from).arg(mounted.join("system")));
+        succeed(larder().args(["cp", "-r"]).arg(&from).arg(mounted.join("ours")));
+        let list = |name: &str| {
+            let line =
+                "find . -printf '%P %y %M\n' | sort; find . ! -type l | sort | xargs getfacl";
+            shell(&mounted.join(name), line)
+        };
+        assert_same_lines(&list("ours"), &list("system"));
+        mounted.shell("rm -r system ours");
     }
     mounted.finish();
 }

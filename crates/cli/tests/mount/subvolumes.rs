@@ -1,11 +1,13 @@
 //! Subvolumes on a mount.
 
 use std::fs;
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
 use larder_testkit::{Content, ImageSpec, KernelImage, KernelMount, Scratch};
+use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 
 use crate::support::{Mounted, assert_same_lines, larder, python, succeed, wait_until};
@@ -291,4 +293,37 @@ fn a_series_of_snapshots_is_kept_on_every_mount() {
     series("image:/", scratch.path());
     make();
     series(&point(KernelMount::open(std::slice::from_ref(&image), "").path()), scratch.path());
+}
+
+/// A user who may rename the directory of a series would otherwise choose what root deletes.
+#[test]
+fn a_series_stays_in_its_directory_whatever_takes_the_place_of_that() {
+    let mounted = Mounted::new();
+    subvolume(&mounted, &["create", "home", "backup", "snaps"]);
+    let old = ["P20200106T010000", "P20200106T020000", "P20200106T030000"];
+    for directory in ["backup", "snaps"] {
+        for name in old {
+            subvolume(&mounted, &["snapshot", "-r", "home", &format!("{directory}/{name}")]);
+        }
+    }
+    // It waits after the snapshot, until its output is read.
+    let (mut output, full) = io::pipe().unwrap();
+    fcntl_setfl(&full, OFlags::NONBLOCK).unwrap();
+    while (&full).write(b"x").is_ok() {}
+    fcntl_setfl(&full, OFlags::empty()).unwrap();
+    let keep = ["snapshot", "-r", "--keep", "daily=2", "--prefix", "P", "home", "snaps"];
+    let mut taking = larder();
+    taking.arg("subvolume").args(keep).current_dir(mounted.path()).stdout(full);
+    let mut taken = taking.spawn().unwrap();
+    drop(taking);
+    wait_until("it is taken", || fs::read_dir(mounted.join("snaps")).unwrap().count() == 4);
+    mounted.shell("mv snaps renamed; ln -s backup snaps");
+    let mut said = Vec::new();
+    output.read_to_end(&mut said).unwrap();
+    assert!(taken.wait().unwrap().success());
+    assert_eq!(mounted.shell("ls backup").lines().collect::<Vec<_>>(), old);
+    // The newest one of a day stays.
+    let left = mounted.shell("ls renamed");
+    assert!(left.starts_with(old[2]) && left.lines().count() == 2, "{left}");
+    mounted.finish();
 }

@@ -563,12 +563,39 @@ fn a_new_owner_counts_at_once() {
     };
     let (chown, fowner) = (CapabilitySet::CHOWN, CapabilitySet::FOWNER);
     assert_eq!(give(b"old", chown, 0), [""; 0]);
-    let refused = [give(b"s", chown | fowner, 0o2755), give(b"u", chown, 0o4755)];
-    for reports in refused {
-        assert!(reports[0].contains("not permitted"), "{reports:?}");
-    }
+    // As chmod(2) of a file of another group.
+    assert_eq!(give(b"s", chown | fowner, 0o2755), [""; 0]);
+    let refused = give(b"u", chown, 0o4755);
+    assert!(refused[0].contains("not permitted"), "{refused:?}");
     let seen = mounted.shell("cd c; find old s u -printf '%f %m %U\\n'");
-    assert_eq!(seen, "old 745 1001\ns 644 1001\nu 644 1001\n");
+    assert_eq!(seen, "old 745 1001\ns 755 1001\nu 644 1001\n");
+    mounted.finish();
+}
+
+/// A directory that gets another parent changes itself, as the kernel sees it.
+#[test]
+fn a_directory_is_moved_elsewhere_by_users_who_may_write_to_it() {
+    let mounted = Mounted::new();
+    mounted.shell("mkdir -p c/to c/theirs c/open; chown 1002 c/theirs c/open; chmod 777 c/open");
+    const MOVES: [(&str, &str); 3] =
+        [("theirs", "renamed"), ("renamed", "to/renamed"), ("open", "to/open")];
+    let by_server = |changes: &mut MountedChanges| {
+        MOVES.iter().try_for_each(|(path, to)| {
+            changes.make(&Command::Rename { path: path.as_bytes(), to: to.as_bytes() })
+        })
+    };
+    let top = mounted.join("c");
+    let by_kernel = || {
+        MOVES.map(|(path, to)| {
+            renameat_with(CWD, top.join(path), CWD, top.join(to), RenameFlags::empty()).is_ok()
+        })
+    };
+    let none = CapabilitySet::empty();
+    let reports = with_capabilities(none, || change(&top, by_server)).unwrap();
+    assert!(reports.len() == 1 && reports[0].contains("denied"), "{reports:?}");
+    assert_eq!(mounted.shell("cd c; ls . to"), ".:\nrenamed\nto\n\nto:\nopen\n");
+    mounted.shell("cd c; mv renamed theirs; mv to/open open");
+    assert_eq!(with_capabilities(none, by_kernel), [true, false, true]);
     mounted.finish();
 }
 

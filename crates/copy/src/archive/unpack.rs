@@ -37,6 +37,9 @@ pub struct Unpack<'a> {
     course: Course<'a>,
 }
 
+/// The kernel's bound of a name (`NAME_MAX`).
+const MOST_NAME_BYTES: usize = 255;
+
 /// An entry without its data, from its header and its PAX records.
 #[derive(Default)]
 struct Attributes {
@@ -78,7 +81,18 @@ impl<'a> Unpack<'a> {
     /// The archive cannot be read any further; the copy ends before it is complete.
     pub fn unpack(&mut self, archive: impl BufRead) -> anyhow::Result<()> {
         let mut archive = TarReader::new(archive);
-        while let Some(member) = archive.next_member().context("cannot read the archive")? {
+        loop {
+            let member = match archive.next_member() {
+                Ok(Some(member)) => member,
+                Ok(None) => break,
+                // What came before stays, as with tar -x.
+                Err(error) => {
+                    let at = archive.position();
+                    let error = error.context(format!("cannot read the archive after byte {at}"));
+                    self.note(Path::new("-"), &self.directory.clone(), Err(error))?;
+                    break;
+                }
+            };
             self.course.check()?;
             let name = Path::new(OsStr::from_bytes(&member.name));
             let unpacked = self.member(&member, &mut archive);
@@ -155,7 +169,11 @@ impl<'a> Unpack<'a> {
         let mut path = self.directory.clone();
         for component in Path::new(OsStr::from_bytes(name)).components() {
             match component {
-                Component::Normal(part) => path.push(part),
+                Component::Normal(part) => {
+                    let is_name = part.len() <= MOST_NAME_BYTES && !part.as_bytes().contains(&0);
+                    ensure!(is_name, "a name has at most 255 bytes, and no zero");
+                    path.push(part);
+                }
                 Component::CurDir | Component::RootDir => {}
                 _ => bail!("the name leads out of the destination"),
             }

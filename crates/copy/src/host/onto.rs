@@ -3,7 +3,8 @@
 //! The original may be hostile, and so may users of the destination. So nothing is ever written
 //! through a symbolic link: every directory is opened relative to its parent's descriptor without
 //! following links, and a file is created anew, or overwritten if it is one and no link. Attributes
-//! all go to one inode, through a descriptor.
+//! all go to one inode, through a descriptor, and to none of another kind than the one that was made:
+//! a user who may rename there would get the owner and permissions of the copy for another file.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -53,6 +54,8 @@ pub struct OntoHost {
     file: Option<(PathBuf, File)>,
     /// It was there before.
     is_overwritten: bool,
+    /// The link, device, pipe or socket that was made last.
+    node: Option<(PathBuf, NodeType)>,
 }
 
 /// An open directory.
@@ -95,7 +98,8 @@ impl OntoHost {
         let base = rustix::fs::openat(CWD, directory, flags, Mode::empty())?;
         let tree = HostTree::of(base.try_clone()?);
         let (path, base) = (directory.to_owned(), Directory::of(base));
-        Ok(Self { base, path, tree, open: Vec::new(), file: None, is_overwritten: false })
+        let (file, node, is_overwritten) = Default::default();
+        Ok(Self { base, path, tree, open: Vec::new(), file, is_overwritten, node })
     }
 
     /// The directory that contains `path`, and the name there: `.` for the base itself.
@@ -229,12 +233,14 @@ impl Destination for OntoHost {
         };
         let (mode, (major, minor)) = (Mode::from_raw_mode(new.mode), new.device);
         let device = rustix::fs::makedev(major, minor);
+        self.node = Some((path.to_owned(), kind));
         self.replace(path, remove, |above, name| {
             rustix::fs::mknodat(above, name, kind, mode, device)
         })
     }
 
     fn make_symlink(&mut self, path: &Path, target: &OsStr) -> anyhow::Result<()> {
+        self.node = Some((path.to_owned(), NodeType::Symlink));
         self.replace(path, remove, |above, name| rustix::fs::symlinkat(target, above, name))
     }
 
@@ -252,11 +258,20 @@ impl Destination for OntoHost {
     fn finish(&mut self, path: &Path, attributes: Attributes) -> anyhow::Result<NotKept> {
         let file = self.file.take().filter(|(made, _)| made == path).map(|(_, file)| file);
         let had_acl = file.is_some() && self.is_overwritten;
+        let node = self.node.take().filter(|(made, _)| made == path);
+        let kind = node.map_or(NodeType::Directory, |(_, kind)| kind);
         let (above, name) = self.place(path)?;
         let drops_acls = above.passes_acl_on || had_acl;
         let inode = match file {
             Some(file) => file.into(),
-            None => rustix::fs::openat(&above.descriptor, name, PIN, Mode::empty())?,
+            None => {
+                let pinned = rustix::fs::openat(&above.descriptor, name, PIN, Mode::empty())?;
+                let status = rustix::fs::fstat(&pinned)?;
+                let is_it = kind == NodeType::from_raw_mode(status.st_mode);
+                let is_alone = kind == NodeType::Directory || status.st_nlink == 1;
+                ensure!(is_it && is_alone, "another inode took its place meanwhile");
+                pinned
+            }
         };
         give(inode.as_fd(), attributes, drops_acls)
     }
@@ -399,6 +414,23 @@ mod tests {
         for path in [pipe, directory] {
             symlink(&victim, copies.join(path)).unwrap();
             onto.finish(path, permissions()).unwrap_err();
+        }
+        // Neither to another file that is renamed, or that has other names.
+        for other in ["moved", "victim"] {
+            let other = folder.join(other);
+            fs::write(&other, "").unwrap();
+            fs::set_permissions(&other, Permissions::from_mode(0o600)).unwrap();
+            onto.make_node(pipe, &new(0o010_600)).unwrap();
+            fs::remove_file(copies.join(pipe)).unwrap();
+            fs::hard_link(&other, copies.join(pipe)).unwrap();
+            if other != victim {
+                fs::remove_file(&other).unwrap();
+            }
+            onto.finish(pipe, permissions()).unwrap_err();
+            assert_eq!(
+                fs::metadata(copies.join(pipe)).unwrap().permissions().mode() & 0o777,
+                0o600
+            );
         }
         assert_eq!(fs::metadata(&victim).unwrap().permissions().mode() & 0o777, 0o600);
         fs::remove_dir_all(folder).unwrap();

@@ -92,24 +92,27 @@ impl FileDevice {
         let failed = |source| DeviceError::Open { device: name.clone(), source };
 
         // Checked before opening: opening a pipe would wait, and opening a block device claims it.
-        let known = match path.metadata() {
-            Ok(metadata) => Some(Identity::of(&metadata).ok_or_else(|| failed(not_storage()))?),
+        let found = match path.metadata() {
+            Ok(metadata) => Some(metadata),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
         };
+        let known = found.as_ref().map(|it| Identity::of(it).ok_or_else(|| failed(not_storage())));
+        let known = known.transpose()?;
         if matches!(access, Access::ReadWrite | Access::ReadWriteMounted) {
             options.write(true);
         }
         let is_block = known.is_some_and(Identity::is_block);
         let in_use = |by| DeviceError::InUse { device: name.clone(), by };
-        let opened =
-            lock::wait_for_passing_use(|| match system::open(options, path, access, is_block) {
+        let opened = lock::wait_for_passing_use(found.as_ref(), || {
+            match system::open(options, path, access, is_block) {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                     let by = known.and_then(|known| find_use(known, Mounts::All));
                     Ok(Err(by.unwrap_or(InUse::Locked)))
                 }
                 settled => settled.map(Ok),
-            });
+            }
+        });
         let mut file = opened.map_err(failed)?.map_err(in_use)?;
         let metadata = file.metadata().map_err(failed)?;
         let identity = Identity::of(&metadata).ok_or_else(|| failed(not_storage()))?;

@@ -1,8 +1,10 @@
 //! A device has one writer only, and none while a kernel uses it.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -63,6 +65,30 @@ fn second_writer_is_refused_by_any_name() {
     FileDevice::open(&path, Access::ReadOnly).unwrap();
     drop(writer);
     assert_free(&path);
+}
+
+/// Locks a file. Then its first thread ends, and another one later, so that the process ends slowly.
+const ENDING: &str = "
+import ctypes, fcntl, os, sys, threading, time
+file = open(sys.argv[1])
+fcntl.flock(file, fcntl.LOCK_EX)
+print('locked', flush=True)
+threading.Thread(target=lambda: (time.sleep(2), os._exit(0))).start()
+ctypes.CDLL(None).pthread_exit(None)
+";
+
+#[test]
+fn a_writer_waits_for_a_process_that_ends() {
+    let scratch = Scratch::new();
+    let path = scratch.file("disk.img", MIB);
+    let mut process = Command::new("python3");
+    process.args(["-c", ENDING]).arg(&path).stdout(Stdio::piped());
+    let mut process = process.spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "locked\n");
+    FileDevice::open(&path, Access::ReadWrite).unwrap();
+    process.wait().unwrap();
 }
 
 #[test]

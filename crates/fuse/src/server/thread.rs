@@ -42,12 +42,12 @@ struct Status {
 }
 
 impl<'k> Thread<'k> {
-    /// The thread that makes the request which this thread serves.
     /// Its number, as this process sees it.
     pub(super) fn pid(&self) -> u32 {
         self.pid
     }
 
+    /// The thread that makes the request which this thread serves.
     pub(super) fn new(pid: u32, kernel: &'k dyn Tell) -> Self {
         Self { pid, kernel: Some(kernel), status: OnceLock::new() }
     }

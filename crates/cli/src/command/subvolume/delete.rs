@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use larder::Filesystem;
 
-use super::mounted::{ParentAndName, expect_subvolume};
+use super::mounted::ParentAndName;
 use crate::global::Global;
 use crate::message::message;
 use crate::operand::parse_number;
@@ -113,10 +113,10 @@ impl Delete {
             }
             None => {
                 let canonical = path.canonicalize()?;
-                expect_subvolume(&canonical)?;
                 let named = ParentAndName::of(&canonical)?;
+                named.expect_subvolume()?;
                 named.delete()?;
-                (named.open()?, format!("'{named}'"))
+                (named.directory().try_clone()?, format!("'{named}'"))
             }
         };
         if self.commit_each {

@@ -1,6 +1,6 @@
 //! Subvolumes of a file system that is mounted, by larder or by the kernel.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -8,13 +8,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use rustix::fs::{AtFlags, CWD, Dir, DirEntry, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 
 use crate::target::parent_of;
 
-/// A name in a directory of a mounted file system.
+/// A name in a directory of a mounted file system. The directory is open: it stays the same one,
+/// whoever renames it meanwhile or puts a symbolic link in its place.
 pub struct ParentAndName {
-    directory: PathBuf,
+    directory: File,
+    /// The path of the directory.
+    shown: PathBuf,
     name: OsString,
 }
 
@@ -24,16 +28,6 @@ pub fn subvolume_at(path: &Path) -> anyhow::Result<u64> {
     let root = File::open(path).with_context(named)?;
     expect_root(&root).with_context(named)?;
     larder_ioctl::subvolume_id(root).with_context(named)
-}
-
-/// Fails if `path` is no root of a subvolume. Accepts a directory that this user may not look into:
-/// the file system decides about that one.
-pub fn expect_subvolume(path: &Path) -> anyhow::Result<()> {
-    let root = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
-        root => root?,
-    };
-    expect_root(&root)
 }
 
 /// Fails if `file` is no root of a subvolume: only those have flags of subvolumes.
@@ -59,27 +53,60 @@ impl ParentAndName {
     /// The directory and name of `path`, which need not exist.
     pub fn of(path: &Path) -> anyhow::Result<Self> {
         let name = path.file_name().with_context(|| format!("{}: no name", path.display()))?;
-        let directory = parent_of(path).to_owned();
-        anyhow::ensure!(directory.is_dir(), "{}: not a directory", directory.display());
-        Ok(Self { directory, name: name.to_owned() })
+        let shown = parent_of(path).to_owned();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = match openat(CWD, &shown, flags, Mode::empty()) {
+            Err(Errno::NOENT | Errno::NOTDIR) => bail!("{}: not a directory", shown.display()),
+            opened => opened.with_context(|| shown.display().to_string())?.into(),
+        };
+        Ok(Self { directory, shown, name: name.to_owned() })
+    }
+
+    /// Another name in the same directory.
+    pub fn beside(&self, name: OsString) -> io::Result<Self> {
+        Ok(Self { directory: self.directory.try_clone()?, shown: self.shown.clone(), name })
+    }
+
+    /// The names in the directory.
+    pub fn names(&self) -> io::Result<Vec<OsString>> {
+        let name = |entry: DirEntry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned();
+        Ok(Dir::read_from(&self.directory)?
+            .map(|entry| entry.map(name))
+            .collect::<Result<_, _>>()?)
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &File {
+        &self.directory
     }
 
     /// Its path.
     pub fn path(&self) -> PathBuf {
-        self.directory.join(&self.name)
+        self.shown.join(&self.name)
+    }
+
+    /// Fails if there is no root of a subvolume here. Accepts a directory that this user may not look
+    /// into: the file system decides about that one.
+    pub fn expect_subvolume(&self) -> anyhow::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        match openat(&self.directory, &self.name, flags, Mode::empty()) {
+            Err(Errno::ACCESS) => Ok(()),
+            Err(Errno::LOOP) => bail!("not a subvolume"),
+            root => expect_root(&root?.into()),
+        }
     }
 
     /// Makes a subvolume here.
     pub fn create(&self) -> anyhow::Result<()> {
-        if self.path().symlink_metadata().is_ok() {
+        if statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
             return Err(io::Error::from(Errno::EXIST).into());
         }
-        Ok(larder_ioctl::create_subvolume(self.open()?, self.name.as_bytes())?)
+        Ok(larder_ioctl::create_subvolume(&self.directory, self.name.as_bytes())?)
     }
 
     /// Deletes the subvolume here.
     pub fn delete(&self) -> anyhow::Result<()> {
-        match larder_ioctl::delete_subvolume(self.open()?, self.name.as_bytes()) {
+        match larder_ioctl::delete_subvolume(&self.directory, self.name.as_bytes()) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTTY) => bail!(
                 "is mounted here; unmount it, and name it by its path in another mount, or by \
                  --subvolid"
@@ -94,16 +121,11 @@ impl ParentAndName {
         let root = File::open(source).with_context(named)?;
         expect_root(&root).with_context(named)?;
         let name = self.name.as_bytes();
-        let taken = larder_ioctl::create_snapshot(self.open()?, &root, name, is_read_only);
+        let taken = larder_ioctl::create_snapshot(&self.directory, &root, name, is_read_only);
         if taken.as_ref().is_err_and(is_not_found) && is_deleted(&root) {
             bail!("{}: the subvolume was deleted", source.display());
         }
         taken.with_context(|| self.path().display().to_string())
-    }
-
-    /// Opens the directory.
-    pub fn open(&self) -> anyhow::Result<File> {
-        File::open(&self.directory).with_context(|| self.directory.display().to_string())
     }
 }
 

@@ -1,7 +1,6 @@
 //! `larder subvolume snapshot`.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -11,7 +10,7 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use larder::SnapshotKind;
 
-use super::mounted::{ParentAndName, expect_subvolume};
+use super::mounted::ParentAndName;
 use super::retention::{Retention, name_at, time_in};
 use crate::global::Global;
 use crate::message::message;
@@ -114,15 +113,12 @@ impl Snapshot {
         named.snapshot(source, self.read_only)?;
         self.tell(global, &named.path())?;
         let Some(series) = series else { return Ok(0) };
-        let names = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name()));
-        let names: Vec<_> = names.collect::<io::Result<_>>()?;
         let mut failures = 0;
-        for name in series.stale(names.into_iter()) {
-            let path = directory.join(name);
-            let deleted = expect_subvolume(&path)
-                .and_then(|()| ParentAndName::of(&path)?.delete())
-                .with_context(|| path.display().to_string());
-            failures += tell_deleted(global, &path, deleted)?;
+        for name in series.stale(named.names()?.into_iter()) {
+            let stale = named.beside(name.into())?;
+            let deleted = stale.expect_subvolume().and_then(|()| stale.delete());
+            let deleted = deleted.with_context(|| stale.to_string());
+            failures += tell_deleted(global, &stale.path(), deleted)?;
         }
         Ok(failures)
     }

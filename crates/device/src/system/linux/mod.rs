@@ -17,7 +17,7 @@ pub(crate) use blkid::signature;
 pub use clock::now;
 pub(crate) use file::{NOT_STORAGE, discard, drop_cache, open, sector_bytes, will_need};
 pub(crate) use identity::Identity;
-pub(crate) use lent::is_lent;
+pub(crate) use lent::{is_left, is_lent};
 pub(crate) use loops::backing_path;
 pub use mount_table::{KernelMount, parse_device_number};
 pub use stand_in::StandIn;

@@ -309,6 +309,13 @@ impl Changing<'_> {
             Err(errno) => return self.refuse(change, errno),
         };
         self.commands += 1;
+        let change = &match (change.command(), cleared.inode()) {
+            (Some(Command::Chmod { path, mode }), Some(inode)) => {
+                let mode = rights::mode_set(mode, inode, &self.tree.caller);
+                change.by(Command::Chmod { path, mode })
+            }
+            _ => *change,
+        };
         if let Some(Command::Rmdir { path }) = change.command() {
             self.apply_all()?;
             self.tree.changes.forget(path);

@@ -140,10 +140,6 @@ fn check_changes(caller: &Caller<'_>, command: &Command<'_>, inode: &Inode) -> O
             let is_own = caller.owns(&metadata) && keeps_owner && may_give;
             if is_own { Ok(()) } else { may_with(CapabilitySet::CHOWN) }
         }
-        Command::Chmod { mode, .. } if mode & SET_GID != 0 => {
-            caller.check_owner(inode)?;
-            if caller.keeps_set_gid_of(inode) { Ok(()) } else { Err(Errno::PERM) }
-        }
         Command::SetXattr { name, .. } | Command::RemoveXattr { name, .. }
             if name == OF_PROGRAMS =>
         {
@@ -171,6 +167,12 @@ fn check_changes(caller: &Caller<'_>, command: &Command<'_>, inode: &Inode) -> O
         // Flags, extents as they are stored, and sources that have a uuid.
         _ => Err(Errno::PERM),
     }
+}
+
+/// The mode that the caller's chmod(2) of `inode` sets: without setgid, unless the caller is in its
+/// group.
+pub(super) fn mode_set(mode: u64, inode: &Inode, caller: &Caller<'_>) -> u64 {
+    if mode & SET_GID == 0 || caller.keeps_set_gid_of(inode) { mode } else { mode & !SET_GID }
 }
 
 /// Whether `command` takes setgid from an inode of which the caller is no member, as setting a mode
@@ -265,8 +267,14 @@ fn check_renames(
     path: &[u8],
     to: &[u8],
 ) -> Result<Inodes, Errno> {
-    let moved = original_of(&check_removes(caller, tree, path)?);
+    let inode = check_removes(caller, tree, path)?;
+    let moved = original_of(&inode);
     check_adds(caller, tree, to)?;
+    let above = |path: &[u8]| path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at);
+    if inode.file_type() == FileType::Directory && path[..above(path)] != to[..above(to)] {
+        // The directory above it is one of its entries.
+        caller.check_access(&inode, WRITE)?;
+    }
     let replaced = match check_removes(caller, tree, to) {
         Err(Errno::NOENT) => None,
         found => Some(original_of(&found?)),
