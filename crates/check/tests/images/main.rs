@@ -4,6 +4,7 @@
 
 mod campaign;
 mod damage;
+mod found;
 mod hostile;
 mod legal;
 mod located;

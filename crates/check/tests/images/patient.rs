@@ -43,7 +43,8 @@ impl Patient {
         Self::of(files.iter().map(load).collect())
     }
 
-    fn of(devices: Vec<Arc<MemoryDevice>>) -> Self {
+    /// The file system on devices.
+    pub(crate) fn of(devices: Vec<Arc<MemoryDevice>>) -> Self {
         let volume = open(&devices).expect("a sound image opens");
         Self { devices, volume }
     }

@@ -99,6 +99,15 @@ impl<'v> Blocks<'v> {
         (0..copies).find_map(|copy| self.save(tree, level, at, copy))
     }
 
+    /// The level and the generation in the header of a block with a right checksum.
+    pub(super) fn told_by(&self, logical: u64) -> Option<(u8, u64)> {
+        let mut bytes = vec![0; self.nodesize()];
+        let expected = BlockExpectation::default();
+        self.volume.read_tree_block(Logical(logical), &expected, &mut bytes).ok()?;
+        let header = Node::from_checked(&bytes).header();
+        Some((header.level, header.generation.get()))
+    }
+
     /// What can be saved of a copy of a block.
     fn save(&self, tree: u64, level: u8, at: &Pointer, copy: usize) -> Option<Block> {
         let mut bytes = vec![0; self.nodesize()];

@@ -29,6 +29,8 @@ struct Wanted {
     allowed: Vec<(u64, u64)>,
     /// Of files without checksums.
     refused: Vec<(u64, u64)>,
+    /// Files that get checksums: subvolume and inode.
+    with: BTreeSet<(u64, u64)>,
 }
 
 /// Replaces the checksum tree in the draft. With `all`, computes every checksum anew.
@@ -39,7 +41,7 @@ pub(super) fn mend(
     all: bool,
     draft: &mut Draft,
 ) {
-    let mut wanted = Wanted::default();
+    let mut wanted = Wanted { with: draft.with_checksums.clone(), ..Wanted::default() };
     for tree in state.trees() {
         if is_subvolume(tree.id) && tree.dropped.is_none() {
             wanted.add(blocks, tree.id, state);
@@ -69,6 +71,13 @@ pub(super) fn mend(
             compute(volume, first, count, &mut sums, draft);
         }
     }
+    let fresh = draft.fresh_checksums.len();
+    if fresh > 0 {
+        let bytes = fresh as u64 * sectorsize;
+        draft.notes.push(format!(
+            "checksums of {bytes} bytes of data are computed from the data as it is now"
+        ));
+    }
     draft.whole.insert(CSUM_TREE, items(volume, &sums));
 }
 
@@ -94,7 +103,7 @@ fn compute(
 
 /// The checksums that are there, by sector.
 fn stored(volume: &Volume, blocks: &Blocks<'_>, state: &State) -> BTreeMap<u64, Vec<u8>> {
-    let mut sums = BTreeMap::new();
+    let (mut sums, mut others) = (BTreeMap::new(), Vec::new());
     let kind = volume.checksum_type();
     let sectorsize = u64::from(volume.sectorsize());
     let Some(root) = state.root(CSUM_TREE) else { return sums };
@@ -105,10 +114,20 @@ fn stored(volume: &Volume, blocks: &Blocks<'_>, state: &State) -> BTreeMap<u64, 
             && csum_count(data.len(), kind).is_ok();
         for (number, sum) in (0..).zip(data.chunks_exact(kind.size()).filter(|_| is_right)) {
             if let Some(sector) = key.offset.checked_add(number * sectorsize) {
-                sums.entry(sector).or_insert_with(|| sum.to_vec());
+                let known = sums.entry(sector).or_insert_with(|| sum.to_vec());
+                if known.as_slice() != sum {
+                    others.push((sector, sum.to_vec()));
+                }
             }
         }
     });
+    // Of two checksums the one counts that the data has.
+    let mut data = vec![0; sectorsize as usize];
+    for (sector, sum) in others {
+        if volume.read_data(Logical(sector), &mut data, Some(&sum)).is_ok() {
+            sums.insert(sector, sum);
+        }
+    }
     sums
 }
 
@@ -136,7 +155,8 @@ impl Wanted {
         each_item(blocks, tree, root, &mut |key, data| match key.item_type {
             ItemType::INODE_ITEM => {
                 let flags = InodeItem::read_from_bytes(data).map(|item| item.flags());
-                if flags.is_ok_and(|flags| flags.contains(InodeFlags::NODATASUM)) {
+                let is_without = flags.is_ok_and(|flags| flags.contains(InodeFlags::NODATASUM));
+                if is_without && !self.with.contains(&(tree, key.objectid)) {
                     without.insert(key.objectid);
                 }
             }
@@ -153,9 +173,7 @@ impl Wanted {
                     0 => (from, from.saturating_add(extent.num_bytes.get())),
                     _ => whole,
                 };
-                if without.contains(&key.objectid) {
-                    self.refused.push(part);
-                } else if preallocated {
+                if without.contains(&key.objectid) || preallocated {
                     self.refused.push(part);
                 } else {
                     self.needed.push(part);

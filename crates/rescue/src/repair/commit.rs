@@ -40,6 +40,8 @@ pub(super) struct Draft {
     pub(super) drops_log: bool,
     /// Whether the uuid tree is complete afterwards.
     pub(super) has_new_uuid_tree: bool,
+    /// Files that had no checksums and get some: subvolume and inode.
+    pub(super) with_checksums: BTreeSet<(u64, u64)>,
     /// Sectors whose checksums were computed.
     pub(super) fresh_checksums: BTreeSet<u64>,
     /// What was changed that no finding says, and what was lost.
@@ -190,6 +192,7 @@ pub(super) fn commit(volume: &Volume, draft: &mut Draft) -> Result<(), RepairErr
         }
     }
     forget_caches(&mut state.root_items);
+    output.sieve_tree(ROOT_TREE, &mut state.root_items);
     rewrite_trees(&output, &mut state, draft, &mut free)?;
 
     // Everything except the books and the root tree, which are written last.

@@ -2,19 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use larder_check::evidence::{Evidence, InodeEvidence, ItemEvidence, QuotaEvidence};
+use larder_check::evidence::{ChecksumEvidence, Evidence, ItemEvidence, QuotaEvidence};
 use larder_check::{Finding, Kind, Report};
 use larder_format::feature::IncompatFlags;
 use larder_format::item::{
-    DevItem, QgroupInfoItem, RootItem, RootRef, uuid_key,
+    ChunkHeader, DevItem, DirItemHeader, InodeFlags, InodeItem, QgroupInfoItem, QgroupLimitItem,
+    ROOT_SUBVOL_DEAD, ROOT_SUBVOL_RDONLY, RootItem, RootRef, uuid_key,
 };
 use larder_format::objectid::{
-    CHUNK_TREE, CSUM_TREE, DEV_ITEMS, DEV_TREE, EXTENT_TREE, FREE_SPACE_TREE, FS_TREE, QUOTA_TREE,
-    ROOT_TREE, UUID_TREE, is_file_tree, is_subvolume,
+    CHUNK_TREE, CSUM_TREE, DEV_ITEMS, DEV_TREE, EXTENT_TREE, FIRST_FREE, FREE_SPACE_TREE, FS_TREE,
+    ORPHAN, QUOTA_TREE, ROOT_TREE, ROOT_TREE_DIR, UUID_TREE, is_file_tree, is_subvolume,
 };
 use larder_format::{ItemType, Key, Uuid};
 use larder_volume::Volume;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::block::Blocks;
 use super::commit::{Draft, State, each_item};
@@ -29,19 +30,20 @@ struct Drafting<'a> {
     draft: Draft,
 }
 
-/// The draft that answers the findings, and the wishes of the caller.
-pub(super) fn draft(volume: &Volume, report: &Report, wishes: &Wishes) -> Draft {
+/// The draft that answers the findings, and the wishes of the caller. `is_first` says that no other
+/// draft was carried out before.
+pub(super) fn draft(volume: &Volume, report: &Report, wishes: &Wishes, is_first: bool) -> Draft {
     let blocks = Blocks::new(volume, Default::default());
     let state = State::read(&blocks);
     let mut drafting = Drafting { volume, blocks, state, draft: Draft::default() };
     drafting.draft.drops_log = wishes.zero_log;
     let mut actions: BTreeSet<Action> = BTreeSet::new();
     let mut of_files: BTreeSet<u64> = BTreeSet::new();
-    for group in &report.kinds {
+    for group in report.kinds.iter().filter(|it| wishes.answers(it.kind)) {
         let action = Action::of(group.kind);
         actions.insert(action);
         for finding in &group.findings {
-            drafting.note(finding, group.kind, &mut of_files);
+            drafting.note(finding, group.kind, is_first, &mut of_files);
         }
     }
     if wishes.clear_uuid_tree {
@@ -50,8 +52,11 @@ pub(super) fn draft(volume: &Volume, report: &Report, wishes: &Wishes) -> Draft 
     if wishes.fix_device_size {
         actions.insert(Action::Devices);
     }
-    if actions.contains(&Action::Roots) {
-        drafting.roots();
+    drafting.roots();
+    // Entries of directories are mended first: subvolumes are named by them.
+    let has_entries = !is_first || !actions.contains(&Action::Files);
+    if actions.contains(&Action::Roots) && has_entries {
+        drafting.names_of_subvolumes();
         of_files.extend(drafting.subvolumes());
     }
     if actions.contains(&Action::Devices) || of_files.contains(&DEV_TREE) {
@@ -72,7 +77,12 @@ pub(super) fn draft(volume: &Volume, report: &Report, wishes: &Wishes) -> Draft 
         }
     }
     drafting.files(&of_files);
-    if actions.contains(&Action::Checksums) || wishes.init_csum_tree || of_files.contains(&CSUM_TREE) {
+    let has_checksums = drafting.state.root(CSUM_TREE).is_some();
+    if actions.contains(&Action::Checksums)
+        || wishes.init_csum_tree
+        || of_files.contains(&CSUM_TREE)
+        || !has_checksums
+    {
         let all = wishes.init_csum_tree;
         checksums::mend(volume, &drafting.blocks, &drafting.state, all, &mut drafting.draft);
     }
@@ -92,7 +102,13 @@ impl Drafting<'_> {
     }
 
     /// Takes a finding into account.
-    fn note(&mut self, finding: &Finding, kind: Kind, of_files: &mut BTreeSet<u64>) {
+    fn note(
+        &mut self,
+        finding: &Finding,
+        kind: Kind,
+        is_first: bool,
+        of_files: &mut BTreeSet<u64>,
+    ) {
         let location = finding.location;
         let tree = location.tree.unwrap_or(0);
         match Action::of(kind) {
@@ -111,7 +127,7 @@ impl Drafting<'_> {
                 self.item(finding, tree);
             }
             Action::Quotas => self.quota(finding),
-            Action::Devices => self.device(finding),
+            Action::Checksums => self.checksums(finding, is_first),
             _ => {}
         }
     }
@@ -125,18 +141,21 @@ impl Drafting<'_> {
             Evidence::Item(
                 ItemEvidence::Format { .. } | ItemEvidence::Len { .. } | ItemEvidence::Empty,
             ) => {
-                let of_names = [ItemType::INODE_ITEM, ItemType::INODE_REF, ItemType::INODE_EXTREF];
-                let of_entries = [ItemType::DIR_ITEM, ItemType::DIR_INDEX, ItemType::ROOT_ITEM];
-                let is_mended = of_names.contains(&key.item_type)
-                    || of_entries.contains(&key.item_type)
-                    || key.item_type == ItemType::EXTENT_DATA;
-                !is_mended
+                let mended = [
+                    ItemType::INODE_ITEM,
+                    ItemType::INODE_REF,
+                    ItemType::INODE_EXTREF,
+                    ItemType::DIR_ITEM,
+                    ItemType::DIR_INDEX,
+                    ItemType::EXTENT_DATA,
+                ];
+                let is_mended = is_file_tree(tree) && mended.contains(&key.item_type);
+                !is_mended && key.item_type != ItemType::ROOT_ITEM
             }
             Evidence::Item(_) => {
                 let kept = [ItemType::INODE_ITEM, ItemType::EXTENT_DATA, ItemType::ROOT_ITEM];
                 !is_file_tree(tree) && !kept.contains(&key.item_type)
             }
-            Evidence::Inode(InodeEvidence::ExtentsOfNoFile) => false,
             _ => false,
         };
         let is_rebuilt = [EXTENT_TREE, DEV_TREE, FREE_SPACE_TREE, UUID_TREE].contains(&tree);
@@ -147,26 +166,80 @@ impl Drafting<'_> {
 
     fn quota(&mut self, finding: &Finding) {
         let Evidence::Quota(evidence) = &finding.evidence else { return };
-        if let QuotaEvidence::Counts { group, expected_bytes, expected_exclusive, .. } = evidence {
-            let key = Key::new(0, ItemType::QGROUP_INFO, group.0);
-            let Some(root) = self.state.root(QUOTA_TREE) else { return };
-            let mut found = None;
-            each_item(&self.blocks, QUOTA_TREE, root, &mut |at, data| {
-                if at == key {
-                    found = QgroupInfoItem::read_from_bytes(data).ok();
+        let relation =
+            |from: u64, to: u64| Key::new(from, ItemType::QGROUP_RELATION, to);
+        match *evidence {
+            QuotaEvidence::Counts { group, expected_bytes, expected_exclusive, .. } => {
+                self.quota_counts(group.0, expected_bytes, expected_exclusive);
+            }
+            QuotaEvidence::NoLimits { group } => {
+                let none = QgroupLimitItem::new_zeroed().as_bytes().to_vec();
+                self.edit(QUOTA_TREE, Key::new(0, ItemType::QGROUP_LIMIT, group.0), Some(none));
+            }
+            QuotaEvidence::NoCounts { group } => {
+                let none = QgroupInfoItem::new_zeroed().as_bytes().to_vec();
+                self.edit(QUOTA_TREE, Key::new(0, ItemType::QGROUP_INFO, group.0), Some(none));
+            }
+            QuotaEvidence::MemberOfNone { member, group, .. } => {
+                self.edit(QUOTA_TREE, relation(member.0, group.0), None);
+                self.edit(QUOTA_TREE, relation(group.0, member.0), None);
+            }
+            QuotaEvidence::OneLevel { from, to } => {
+                self.edit(QUOTA_TREE, relation(from.0, to.0), None);
+                self.edit(QUOTA_TREE, relation(to.0, from.0), None);
+            }
+            QuotaEvidence::RelationNotBack { from, to } => {
+                self.edit(QUOTA_TREE, relation(to.0, from.0), Some(Vec::new()));
+            }
+            QuotaEvidence::Unexpected { .. } => {
+                if let Some(key) = finding.location.key {
+                    self.edit(QUOTA_TREE, key, None);
                 }
-            });
-            let Some(mut item) = found else { return };
-            item.rfer = (*expected_bytes).into();
-            item.excl = (*expected_exclusive).into();
-            item.rfer_cmpr = item.rfer;
-            item.excl_cmpr = item.excl;
-            self.edit(QUOTA_TREE, key, Some(item.as_bytes().to_vec()));
+            }
+            _ => {}
         }
     }
 
-    fn device(&mut self, _finding: &Finding) {
-        self.draft.walked.insert(DEV_TREE);
+    fn quota_counts(&mut self, group: u64, bytes: u64, exclusive: u64) {
+        let key = Key::new(0, ItemType::QGROUP_INFO, group);
+        let Some(root) = self.state.root(QUOTA_TREE) else { return };
+        let mut found = None;
+        each_item(&self.blocks, QUOTA_TREE, root, &mut |at, data| {
+            if at == key {
+                found = QgroupInfoItem::read_from_bytes(data).ok();
+            }
+        });
+        let Some(mut item) = found else { return };
+        (item.rfer, item.rfer_cmpr) = (bytes.into(), bytes.into());
+        (item.excl, item.excl_cmpr) = (exclusive.into(), exclusive.into());
+        self.edit(QUOTA_TREE, key, Some(item.as_bytes().to_vec()));
+    }
+
+    /// Files that must have checksums although they say that they have none: of compressed data, and
+    /// of data that another file has checksums of.
+    fn checksums(&mut self, finding: &Finding, is_first: bool) {
+        let is_wanted = match &finding.evidence {
+            Evidence::Checksum(ChecksumEvidence::CompressedWithout { .. }) => true,
+            Evidence::Checksum(ChecksumEvidence::OfFileWithout { .. }) => !is_first,
+            _ => false,
+        };
+        let Some(ino) = finding.location.inode.filter(|_| is_wanted) else { return };
+        let key = Key::new(ino, ItemType::INODE_ITEM, 0);
+        for tree in self.subvolumes() {
+            let Some(root) = self.state.root(tree) else { continue };
+            let mut item = None;
+            each_item(&self.blocks, tree, root, &mut |at, data| {
+                if at == key {
+                    item = InodeItem::read_from_bytes(data).ok();
+                }
+            });
+            let without = InodeFlags::NODATASUM | InodeFlags::NODATACOW;
+            if let Some(mut item) = item.filter(|item| item.flags().intersects(without)) {
+                item.flags = item.flags().difference(without).bits().into();
+                self.draft.with_checksums.insert((tree, ino));
+                self.edit(tree, key, Some(item.as_bytes().to_vec()));
+            }
+        }
     }
 
     /// The device tree from the chunks; what devices use from that; and lengths that devices have.
@@ -196,12 +269,25 @@ impl Drafting<'_> {
             }
         }
         self.draft.whole.insert(DEV_TREE, items.into_iter().collect());
-        let mut listed = Vec::new();
+        let (mut listed, mut chunks) = (Vec::new(), Vec::new());
+        let sectorsize = self.volume.sectorsize();
         each_item(&self.blocks, CHUNK_TREE, self.state.chunk_tree, &mut |key, data| {
+            if key.item_type == ItemType::CHUNK_ITEM {
+                let mut data = data.to_vec();
+                let Ok((header, _)) = ChunkHeader::mut_from_prefix(&mut data) else { return };
+                if header.owner.get() != EXTENT_TREE || header.sector_size.get() != sectorsize {
+                    header.owner = EXTENT_TREE.into();
+                    header.sector_size = sectorsize.into();
+                    chunks.push((key, data));
+                }
+            }
             if key.objectid == DEV_ITEMS && key.item_type == ItemType::DEV_ITEM {
                 listed.extend(DevItem::read_from_bytes(data).ok());
             }
         });
+        for (key, data) in chunks {
+            self.edit(CHUNK_TREE, key, Some(data));
+        }
         let fsid = self.volume.superblock().metadata_uuid().into_bytes();
         for old in listed {
             let mut item = old;
@@ -252,18 +338,46 @@ impl Drafting<'_> {
         self.draft.has_new_uuid_tree = true;
     }
 
-    /// Root items and references of subvolumes.
+    /// Root items, the list of deleted subvolumes, and the default one.
     fn roots(&mut self) {
-        let latest = self.volume.superblock().generation.get();
+        let items = self.state.root_items.clone();
+        let has_root =
+            |id: u64| items.keys().any(|it| it.objectid == id && it.item_type == ItemType::ROOT_ITEM);
+        for (key, data) in &items {
+            if key.item_type == ItemType::ROOT_ITEM {
+                let mended = self.mended_root(*key, data);
+                let is_deleted = RootItem::parse(mended.as_ref().unwrap_or(data))
+                    .is_ok_and(|item| item.refs.get() == 0);
+                let orphan = Key::new(ORPHAN, ItemType::ORPHAN_ITEM, key.objectid);
+                if is_deleted && is_subvolume(key.objectid) && !items.contains_key(&orphan) {
+                    self.edit(ROOT_TREE, orphan, Some(Vec::new()));
+                }
+                if let Some(mended) = mended {
+                    // The trees are read by the right roots from now on.
+                    self.state.root_items.insert(*key, mended.clone());
+                    self.edit(ROOT_TREE, *key, Some(mended));
+                    self.draft.walked.insert(key.objectid);
+                }
+            }
+            if key.objectid == ROOT_TREE_DIR && key.item_type == ItemType::DIR_ITEM {
+                let mut data = data.clone();
+                let Ok((entry, _)) = DirItemHeader::mut_from_prefix(&mut data) else { continue };
+                let target = entry.location.get();
+                if !has_root(target.objectid) {
+                    entry.location = Key { objectid: FS_TREE, ..target }.into();
+                    self.edit(ROOT_TREE, *key, Some(data));
+                    self.draft.notes.push("the top subvolume is the default one".into());
+                }
+            }
+        }
+    }
+
+    /// Where the trees name subvolumes, and where these say that they are named.
+    fn names_of_subvolumes(&mut self) {
         let items = self.state.root_items.clone();
         let mut refs: BTreeMap<(u64, u64), Vec<u8>> = BTreeMap::new();
         for (key, data) in &items {
             match key.item_type {
-                ItemType::ROOT_ITEM => {
-                    if let Some(mended) = mended_root(*key, data, latest) {
-                        self.edit(ROOT_TREE, *key, Some(mended));
-                    }
-                }
                 ItemType::ROOT_REF => {
                     refs.insert((key.objectid, key.offset), data.clone());
                 }
@@ -329,14 +443,19 @@ impl Drafting<'_> {
         let known = files::Known {
             generation: superblock.generation.get(),
             sectorsize: u64::from(self.volume.sectorsize()),
-            nodesize: self.blocks.nodesize(),
             has_no_holes: superblock.has_incompat(IncompatFlags::NO_HOLES),
         };
         // What is wrong in a block that several subvolumes share is found in one of them.
         let is_any = of.iter().any(|tree| is_subvolume(*tree));
         for tree in self.state.trees() {
             if is_any && is_subvolume(tree.id) && tree.dropped.is_none() {
-                let (edits, notes) = files::mend(&self.blocks, tree.id, tree.root, known);
+                let items = &self.state.root_items;
+                let listed = items.keys().filter(|it| it.item_type == ItemType::ROOT_ITEM);
+                let listed = listed.map(|it| it.objectid).collect();
+                let original = Key::new(tree.id, ItemType::ROOT_ITEM, 0);
+                let is_snapshot = !items.contains_key(&original);
+                let (blocks, root) = (&self.blocks, tree.root);
+                let (edits, notes) = files::mend(blocks, tree.id, root, listed, is_snapshot, known);
                 let own = self.draft.edits.entry(tree.id).or_default();
                 own.extend(edits);
                 self.draft.notes.extend(notes);
@@ -370,27 +489,41 @@ impl Drafting<'_> {
             self.draft.notes.push(format!("a copy stays bad: {error}"));
         }
     }
-}
 
-/// A root item with its fields set right; `None` if they are.
-fn mended_root(key: Key, data: &[u8], latest: u64) -> Option<Vec<u8>> {
-    let mut item = RootItem::parse(data).ok()?;
-    let old = item;
-    item.flags = (item.flags.get()
-        & (larder_format::item::ROOT_SUBVOL_RDONLY | larder_format::item::ROOT_SUBVOL_DEAD))
-        .into();
-    item.refs = item.refs.get().min(1).into();
-    item.generation = item.generation.get().min(latest).into();
-    if old.generation_v2 == old.generation {
-        item.generation_v2 = item.generation;
+    /// Whether a subvolume names this one: its deletion would have taken that away first.
+    fn is_named(&self, subvolume: u64) -> bool {
+        let first = Key::new(subvolume, ItemType::ROOT_BACKREF, 0);
+        let last = Key::new(subvolume, ItemType::ROOT_BACKREF, u64::MAX);
+        self.state.root_items.range(first..=last).next().is_some()
     }
-    item.last_snapshot = item.last_snapshot.get().min(latest).into();
-    if is_subvolume(key.objectid) {
-        item.root_dirid = larder_format::objectid::FIRST_FREE.into();
-        if item.refs.get() > 0 {
-            item.drop_progress = Key::MIN.into();
-            item.drop_level = 0;
+
+    /// A root item with its fields set right; `None` if they are.
+    fn mended_root(&self, key: Key, data: &[u8]) -> Option<Vec<u8>> {
+        let latest = self.volume.superblock().generation.get();
+        let mut item = RootItem::parse(data).ok()?;
+        let old = item;
+        item.flags = (item.flags.get() & (ROOT_SUBVOL_RDONLY | ROOT_SUBVOL_DEAD)).into();
+        item.refs = item.refs.get().min(1).into();
+        if item.drop_progress.get() == Key::MIN && self.is_named(key.objectid) {
+            item.refs = 1.into();
         }
+        if let Some((level, generation)) = self.blocks.told_by(item.bytenr.get()) {
+            item.level = level;
+            if item.generation.get() > latest {
+                item.generation = generation.into();
+            }
+        }
+        if old.generation_v2 == old.generation {
+            item.generation_v2 = item.generation;
+        }
+        item.last_snapshot = item.last_snapshot.get().min(latest).into();
+        if is_subvolume(key.objectid) {
+            item.root_dirid = FIRST_FREE.into();
+            if item.refs.get() > 0 {
+                item.drop_progress = Key::MIN.into();
+                item.drop_level = 0;
+            }
+        }
+        (item != old).then(|| item.as_bytes()[..data.len().min(size_of::<RootItem>())].to_vec())
     }
-    (item != old).then(|| item.as_bytes()[..data.len().min(size_of::<RootItem>())].to_vec())
 }

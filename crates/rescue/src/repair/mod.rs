@@ -33,7 +33,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use larder_check::{Options, Progress, Report, Stopped, check};
+use larder_check::{Kind, KindFindings, Options, Progress, Report, Stopped, check};
 use larder_device::{Device, Overlay};
 use larder_format::SpaceKind;
 use larder_format::superblock::OFFSETS;
@@ -68,9 +68,24 @@ pub struct Wishes {
     pub zero_log: bool,
     /// Set the sizes of devices right.
     pub fix_device_size: bool,
+    /// Answer only findings of which this is done; all if empty. Others may remain.
+    pub only: &'static [Action],
+    /// Findings that were there before may remain.
+    pub partly: bool,
 }
 
 impl Wishes {
+    /// Whether findings of a kind are answered.
+    fn answers(&self, kind: Kind) -> bool {
+        self.only.is_empty() || self.only.contains(&Action::of(kind))
+    }
+
+    /// Whether so many findings of a kind may remain.
+    fn allows(&self, kind: Kind, count: u64, before: &Report) -> bool {
+        let may_remain = self.partly || !self.answers(kind);
+        may_remain && count <= before.count_of(kind)
+    }
+
     fn is_any(&self) -> bool {
         self.init_extent_tree
             || self.init_csum_tree
@@ -175,7 +190,7 @@ pub fn prepare(
     };
     let volume = open(&overlays, false)?;
     let before = look(&volume)?;
-    if before.is_clean() && !wishes.is_any() {
+    if !before.kinds.iter().any(|it| wishes.answers(it.kind)) && !wishes.is_any() {
         let (steps, notes) = (Vec::new(), Vec::new());
         let (after, verdict) = (before.clone(), Verdict::Sound);
         return Ok(Prepared { steps, notes, before, after, verdict, overlays });
@@ -195,11 +210,15 @@ pub fn prepare(
         Err(error @ RepairError::Stopped(_)) => return Err(error),
         Err(error) => reasons.push(error.to_string()),
         Ok(()) => {
-            let left = |kind: &larder_check::KindFindings| match kind.count {
-                1 => format!("1 finding would remain: {}", kind.kind),
-                count => format!("{count} findings would remain: {}", kind.kind),
+            let is_bad = |it: &&KindFindings| !wishes.allows(it.kind, it.count, &before);
+            let left = |it: &KindFindings| match it.count {
+                1 => format!("1 finding would remain: {}", it.kind),
+                count => format!("{count} findings would remain: {}", it.kind),
             };
-            reasons.extend(after.kinds.iter().map(left));
+            reasons.extend(after.kinds.iter().filter(is_bad).map(left));
+            if !wishes.is_any() && after.count() == before.count() && reasons.is_empty() {
+                reasons.push("no finding would go".into());
+            }
             let now = Readable::of(&open(&overlays, false)?);
             let is_fresh = |sector: u64| fresh_checksums.contains(&sector);
             reasons.extend(readable.missing_in(&now, &is_fresh));
@@ -230,9 +249,9 @@ impl Repair<'_> {
     ) -> Result<(), RepairError> {
         recover_superblocks(self.overlays)?;
         let mut wishes = *wishes;
-        for _ in 0..MOST_ROUNDS {
+        for round in 0..MOST_ROUNDS {
             let volume = open(self.overlays, true)?;
-            let mut draft = draft::draft(&volume, &self.after, &wishes);
+            let mut draft = draft::draft(&volume, &self.after, &wishes, round == 0);
             commit::commit(&volume, &mut draft)?;
             self.fresh_checksums.append(&mut draft.fresh_checksums);
             for note in draft.notes {
@@ -241,9 +260,11 @@ impl Repair<'_> {
                 }
             }
             drop(volume);
-            wishes = Wishes { check_data_csum: wishes.check_data_csum, ..Wishes::default() };
+            wishes = Wishes { only: wishes.only, ..Wishes::default() };
+            let before = self.after.count();
             self.after = look(&open(self.overlays, false)?)?;
-            if self.after.is_clean() {
+            let is_done = !self.after.kinds.iter().any(|it| wishes.answers(it.kind));
+            if is_done || (round > 0 && self.after.count() == before) {
                 break;
             }
         }

@@ -47,7 +47,7 @@ impl Action {
             RootItem | MissingTree | RootReference | RootReferenceDangling | SubvolumeUnnamed => {
                 Self::Roots
             }
-            ChunkWithoutDeviceExtent | DeviceExtentWithoutChunk | DeviceExtentOverlap
+            Chunk | ChunkWithoutDeviceExtent | DeviceExtentWithoutChunk | DeviceExtentOverlap
             | DeviceExtentRange | DeviceItem | DeviceBytesUsed => Self::Devices,
             ChunkWithoutBlockGroup | BlockGroupWithoutChunk | BlockGroupFlags | BlockGroupUsed
             | ExtentItem | ExtentOutsideBlockGroup | ExtentReferenceCount | ExtentMissing

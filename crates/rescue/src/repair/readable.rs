@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use larder_format::item::{DirEntries, FileExtent, FileType, InodeItem};
 use larder_format::objectid::{CSUM_TREE, FIRST_FREE, LAST_FREE, is_subvolume};
-use larder_format::{ChecksumType, ItemType, Key};
+use larder_format::{ChecksumType, ItemType, Key, name_hash};
 use larder_volume::Volume;
 use zerocopy::FromBytes;
 
 use super::block::Blocks;
 use super::commit::{State, each_item};
+use super::files::is_name;
 
 /// Files that a repair loses or changes, at most so many.
 const MOST_NAMED: usize = 10;
@@ -24,19 +25,18 @@ const MOST_NAMED: usize = 10;
 pub(super) struct Readable {
     /// By subvolume and inode.
     files: BTreeMap<(u64, u64), File>,
-    /// Names: subvolume, directory, the hash of the name, and where it leads.
-    names: BTreeSet<(u64, u64, u64, u64)>,
-    /// The checksums of data, by sector.
-    checksums: BTreeMap<u64, u64>,
+    /// Extended attributes and extents: subvolume, inode, and the hash of each.
+    content: BTreeSet<(u64, u64, u64)>,
+    /// Names that a lookup finds: subvolume, directory, the hash of the name; and where they lead.
+    names: BTreeMap<(u64, u64, u64), Vec<u64>>,
+    /// The checksums of data, by sector; `None` where two differ.
+    checksums: BTreeMap<u64, Option<u64>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct File {
     /// The sum of what identifies attributes that no repair changes.
     attributes: u64,
-    /// That of extended attributes and extents.
-    content: u64,
-    /// Ranges of data; only their sum counts.
     size: u64,
     is_regular: bool,
     has_item: bool,
@@ -67,7 +67,9 @@ impl Readable {
             each_item(&blocks, CSUM_TREE, root, &mut |key, data| {
                 for (number, sum) in (0..).zip(data.chunks_exact(len)) {
                     let sector = key.offset.wrapping_add(number * sectorsize);
-                    readable.checksums.insert(sector, hash(&[sum]));
+                    let sum = Some(hash(&[sum]));
+                    let known = readable.checksums.entry(sector).or_insert(sum);
+                    *known = known.filter(|_| *known == sum);
                 }
             });
         }
@@ -94,23 +96,28 @@ impl Readable {
                     hash(&[&numbers.concat(), &rdev.to_le_bytes(), &time.to_le_bytes()]);
             }
             ItemType::XATTR_ITEM => {
-                self.files.entry((tree, ino)).or_default().content ^=
-                    hash(&[&key.offset.to_le_bytes(), data]);
+                let own = hash(&[b"x", &key.offset.to_le_bytes(), data]);
+                self.content.insert((tree, ino, own));
             }
             ItemType::EXTENT_DATA => {
                 let is_hole = matches!(FileExtent::parse(data),
                     Ok(FileExtent::Regular { extent, .. }) if extent.disk_bytenr().is_none());
                 if !is_hole {
-                    self.files.entry((tree, ino)).or_default().content ^=
-                        hash(&[&key.offset.to_le_bytes(), data.get(8..).unwrap_or_default()]);
+                    // A repair may set the generation, the first 8 bytes.
+                    let rest = data.get(8..).unwrap_or_default();
+                    let own = hash(&[b"e", &key.offset.to_le_bytes(), rest]);
+                    self.content.insert((tree, ino, own));
                 }
             }
-            ItemType::DIR_ITEM | ItemType::DIR_INDEX => {
+            ItemType::DIR_ITEM => {
                 for entry in DirEntries::new(data).flatten() {
                     let target = entry.header.location.get();
-                    if target.item_type == ItemType::INODE_ITEM {
+                    let is_found = key.offset == name_hash::dir_name(entry.name)
+                        && is_name(entry.name)
+                        && target.item_type == ItemType::INODE_ITEM;
+                    if is_found {
                         let name = hash(&[entry.name]);
-                        self.names.insert((tree, ino, name, target.objectid));
+                        self.names.entry((tree, ino, name)).or_default().push(target.objectid);
                     }
                 }
             }
@@ -124,26 +131,32 @@ impl Readable {
         let mut missing = Vec::new();
         for ((tree, ino), file) in &self.files {
             let problem = match after.files.get(&(*tree, *ino)) {
-                // What nothing names and nothing counts was being deleted.
                 None => "is lost",
-                Some(other) if other.content != file.content => "has other content",
                 Some(other) if other.attributes != file.attributes => "has other attributes",
                 Some(other) if file.is_regular && other.size < file.size => "is shorter",
                 Some(_) => continue,
             };
             missing.push(format!("inode {ino} of subvolume {tree} {problem}"));
         }
-        for (tree, directory, name, target) in &self.names {
-            let leads = self.files.contains_key(&(*tree, *target));
-            let is_there = after.names.contains(&(*tree, *directory, *name, *target));
-            if leads && !is_there {
+        let mut changed = BTreeSet::new();
+        for (tree, ino, _) in self.content.difference(&after.content) {
+            if self.files.contains_key(&(*tree, *ino)) && changed.insert((*tree, *ino)) {
+                missing.push(format!("inode {ino} of subvolume {tree} has other content"));
+            }
+        }
+        for ((tree, directory, name), targets) in &self.names {
+            let mut leading = targets.iter().filter(|it| self.files.contains_key(&(*tree, **it)));
+            let Some(first) = leading.next() else { continue };
+            let now = after.names.get(&(*tree, *directory, *name));
+            if !now.is_some_and(|now| now.iter().any(|it| targets.contains(it))) {
                 missing.push(format!(
-                    "a name of inode {target} in directory {directory} of subvolume {tree} is lost"
+                    "a name of inode {first} in directory {directory} of subvolume {tree} is lost"
                 ));
             }
         }
-        let changed = |(sector, sum): (&u64, &u64)| {
-            after.checksums.get(sector).is_some_and(|other| other != sum) && !fresh(*sector)
+        let changed = |(sector, sum): (&u64, &Option<u64>)| {
+            let other = after.checksums.get(sector).copied().flatten();
+            sum.is_some() && other.is_some() && *sum != other && !fresh(*sector)
         };
         if let Some((sector, _)) = self.checksums.iter().find(|it| changed((it.0, it.1))) {
             missing.push(format!("the checksum of the data at {sector} is another"));

@@ -89,6 +89,15 @@ impl Output<'_> {
         bytes
     }
 
+    /// Drops the items of a tree that the kernel refuses.
+    pub(super) fn sieve_tree(&self, tree: u64, items: &mut BTreeMap<Key, Vec<u8>>) {
+        let all = std::mem::take(items).into_iter().collect();
+        for mut leaf in leaves(all, self.blocks.nodesize()) {
+            self.sieve(tree, &mut leaf);
+            items.extend(leaf);
+        }
+    }
+
     /// Drops the items that the kernel refuses.
     fn sieve(&self, owner: u64, items: &mut Vec<(Key, Vec<u8>)>) {
         loop {

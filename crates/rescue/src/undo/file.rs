@@ -1,7 +1,8 @@
 //! The undo file: a header that names the devices, records of old content, and an end.
 //!
 //! All numbers are little-endian. The header: [`MAGIC`]; the number of devices (4 bytes); for each
-//! the length of its path (4), the path, and its length in bytes (8). A record: the number of the
+//! the length of its path (4), the path, and its length in bytes (8); the XXH64 of all that (8). A
+//! record: the number of the
 //! device (4), the length of its content (4), the offset (8), the XXH64 of the new content (8), that
 //! of all these and of the old content (8), and the old content. The end is a record for device
 //! 2³² - 1 whose offset is the number of records before it.
@@ -134,6 +135,7 @@ impl Writer {
             header.extend(name);
             header.extend(overlay.len_bytes().to_le_bytes());
         }
+        header.extend(super::sum(&header).to_le_bytes());
         let mut writer = Self { path: path.to_owned(), out: BufWriter::new(file), records: 0 };
         writer.write(&header)?;
         Ok(writer)
@@ -185,14 +187,18 @@ impl Reader {
             Err(error) => return Err(error),
         }
         let count = reader.number()?;
+        let mut header = [&magic[..], &count.to_le_bytes()].concat();
         for _ in 0..reader.bounded(count, MOST_DEVICES)? {
             let len = reader.number()?;
             let mut name = vec![0; reader.bounded(len, LONGEST_PATH)?];
             reader.read(&mut name)?;
-            let mut len_bytes = [0; 8];
-            reader.read(&mut len_bytes)?;
+            let len_bytes = reader.long_number()?;
+            header.extend([&len.to_le_bytes(), &name[..], &len_bytes.to_le_bytes()].concat());
             let path = PathBuf::from(std::ffi::OsString::from_vec(name));
-            reader.devices.push(UndoDevice { path, len_bytes: u64::from_le_bytes(len_bytes) });
+            reader.devices.push(UndoDevice { path, len_bytes });
+        }
+        if reader.long_number()? != super::sum(&header) {
+            return Err(reader.damaged());
         }
         Ok(reader)
     }

@@ -10,4 +10,7 @@ mod patient;
 #[path = "../../../check/tests/images/random.rs"]
 mod random;
 
+mod mutants;
+mod power_cuts;
+mod support;
 mod wounds;

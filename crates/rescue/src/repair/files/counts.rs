@@ -19,6 +19,12 @@ pub(super) fn mend(tree: &mut Tree, known: Known, notes: &mut Vec<String>) {
         if file_type != FileType::Directory {
             drop_entries(tree, ino, notes);
         }
+        if !matches!(file_type, FileType::Regular | FileType::Symlink) {
+            // A hole is no content.
+            for start in tree.inodes[&ino].holes.clone() {
+                tree.edits.insert(Key::new(ino, ItemType::EXTENT_DATA, start), None);
+            }
+        }
         let names: u64 = tree
             .by_index
             .range((ino, 0)..=(ino, u64::MAX))

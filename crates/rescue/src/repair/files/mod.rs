@@ -14,6 +14,8 @@
 mod counts;
 mod names;
 
+pub(super) use names::is_name;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use larder_format::item::{
@@ -60,6 +62,8 @@ struct Inode {
     written_end: u64,
     /// Ranges of the file that have an extent, and bytes of the inline one.
     covered: Vec<(u64, u64)>,
+    /// Offsets of holes.
+    holes: Vec<u64>,
     inline_bytes: Option<u64>,
 }
 
@@ -70,6 +74,10 @@ struct Tree {
     by_index: BTreeMap<(u64, u64), Entry>,
     by_hash: BTreeMap<Key, Vec<Entry>>,
     orphans: BTreeSet<u64>,
+    /// The subvolumes of the file system.
+    subvolumes: BTreeSet<u64>,
+    /// Whether it is a snapshot, which has the entries of its source, also those that lead nowhere.
+    is_snapshot: bool,
     edits: Edits,
 }
 
@@ -78,7 +86,6 @@ struct Tree {
 pub(super) struct Known {
     pub(super) generation: u64,
     pub(super) sectorsize: u64,
-    pub(super) nodesize: usize,
     pub(super) has_no_holes: bool,
 }
 
@@ -87,9 +94,11 @@ pub(super) fn mend(
     blocks: &Blocks<'_>,
     tree: u64,
     root: Root,
+    subvolumes: BTreeSet<u64>,
+    is_snapshot: bool,
     known: Known,
 ) -> (Edits, Vec<String>) {
-    let mut found = Tree::default();
+    let mut found = Tree { subvolumes, is_snapshot, ..Tree::default() };
     each_item(blocks, tree, root, &mut |key, data| found.add(key, data));
     let mut notes = Vec::new();
     names::mend(&mut found, known, &mut notes);
@@ -175,7 +184,9 @@ impl Tree {
             Ok(FileExtent::Regular { extent, preallocated, .. }) => {
                 let end = start.saturating_add(extent.num_bytes.get());
                 inode.covered.push((start, end));
-                if extent.disk_bytenr().is_some() {
+                if extent.disk_bytenr().is_none() {
+                    inode.holes.push(start);
+                } else {
                     inode.covered_bytes = inode.covered_bytes.wrapping_add(extent.num_bytes.get());
                     if !preallocated {
                         inode.written_end = inode.written_end.max(end);

@@ -32,7 +32,9 @@ struct Link {
 
 pub(super) fn mend(tree: &mut Tree, known: Known, notes: &mut Vec<String>) {
     restore_inodes(tree, known, notes);
-    let told = gather(tree);
+    name_top(tree);
+    let mut told = gather(tree);
+    drop_distorted(tree, &mut told);
     let mut links = Vec::new();
     let mut named_directories = BTreeSet::new();
     for ((directory, _), told) in &told {
@@ -114,6 +116,20 @@ fn restore_inodes(tree: &mut Tree, known: Known, notes: &mut Vec<String>) {
     }
 }
 
+/// The top directory is its own parent, with the name `..`.
+fn name_top(tree: &mut Tree) {
+    let Some(top) = tree.inodes.get_mut(&FIRST_FREE) else { return };
+    let right = Reference { directory: FIRST_FREE, index: 0, name: b"..".to_vec() };
+    let is_own = |it: &&Reference| it.directory == FIRST_FREE;
+    if !top.references.iter().filter(is_own).eq([&right]) {
+        let mut data = Vec::new();
+        InodeRef { index: 0, name: b".." }.write(&mut data);
+        let key = Key::new(FIRST_FREE, ItemType::INODE_REF, FIRST_FREE);
+        tree.edits.insert(key, Some(data));
+        top.references = vec![right];
+    }
+}
+
 fn gather(tree: &Tree) -> BTreeMap<(u64, Vec<u8>), Told> {
     let mut told: BTreeMap<(u64, Vec<u8>), Told> = BTreeMap::new();
     for ((directory, index), entry) in &tree.by_index {
@@ -139,6 +155,40 @@ fn gather(tree: &Tree) -> BTreeMap<(u64, Vec<u8>), Told> {
     told
 }
 
+/// Takes names away of which only one of three items tells, if it is the one that another name of
+/// the same inode lacks: its name is distorted.
+fn drop_distorted(tree: &mut Tree, told: &mut BTreeMap<(u64, Vec<u8>), Told>) {
+    let is_single = |it: &Told| it.by_index.len() + it.by_hash.len() + it.by_inode.len() == 1;
+    let target = |it: &Told| match (&it.by_index[..], &it.by_hash[..], &it.by_inode[..]) {
+        ([(_, entry)], ..) | (_, [(_, entry)], _) => entry.target.objectid,
+        (.., [(ino, _)]) => *ino,
+        _ => 0,
+    };
+    let is_lacking = |it: &Told, single: &Told| {
+        let counts = [it.by_index.len(), it.by_hash.len(), it.by_inode.len()];
+        let own = [single.by_index.len(), single.by_hash.len(), single.by_inode.len()];
+        counts.iter().zip(own).all(|(count, own)| *count == 1 - own) && target(it) == target(single)
+    };
+    let mut by_target: BTreeMap<(u64, u64), Vec<Vec<u8>>> = BTreeMap::new();
+    for ((directory, name), it) in told.iter() {
+        by_target.entry((*directory, target(it))).or_default().push(name.clone());
+    }
+    let distorted: Vec<(u64, Vec<u8>)> = told
+        .iter()
+        .filter(|(_, it)| is_single(it))
+        .filter(|((directory, _), single)| {
+            let others = by_target.get(&(*directory, target(single))).into_iter().flatten();
+            others.into_iter().any(|name| is_lacking(&told[&(*directory, name.clone())], single))
+        })
+        .map(|(names, _)| names.clone())
+        .collect();
+    for names in distorted {
+        if let Some(single) = told.remove(&names) {
+            forget(tree, names.0, &names.1, &single);
+        }
+    }
+}
+
 fn is_going(tree: &Tree, ino: u64) -> bool {
     let links = tree.inodes.get(&ino).and_then(|inode| inode.item).map(|item| item.nlink.get());
     tree.orphans.contains(&ino) && links == Some(0)
@@ -160,16 +210,21 @@ fn is_sound(tree: &Tree, directory: u64, told: &Told) -> bool {
         && *index >= FIRST_INDEX
         && is_name(&by_index.name)
         && tree.file_type(directory) == Some(FileType::Directory)
-        && (target.item_type == ItemType::ROOT_ITEM
+        && ((target.item_type == ItemType::ROOT_ITEM && is_subvolume(tree, &target))
             || tree.file_type(target.objectid).map(|it| it as u8) == Some(by_index.file_type))
 }
 
-fn is_name(name: &[u8]) -> bool {
+/// Whether a file can have this name.
+pub(in super::super) fn is_name(name: &[u8]) -> bool {
     (1..=NAME_MAX).contains(&name.len())
         && !name.contains(&0)
         && !name.contains(&b'/')
         && name != b"."
         && name != b".."
+}
+
+fn is_subvolume(tree: &Tree, target: &Key) -> bool {
+    tree.is_snapshot || tree.subvolumes.contains(&target.objectid)
 }
 
 /// Where a name leads, if that is there: where most of what tells it says.
@@ -186,9 +241,12 @@ fn choose(tree: &Tree, directory: u64, name: &[u8], told: &Told) -> Option<Link>
     for (ino, _) in &told.by_inode {
         *votes.entry(inode(*ino)).or_default() += 3;
     }
+    for (target, count) in &mut votes {
+        *count += usize::from(tree.subvolumes.contains(&target.objectid));
+    }
     let exists = |target: &Key| match target.item_type {
         ItemType::INODE_ITEM => target.offset == 0 && tree.inodes.contains_key(&target.objectid),
-        ItemType::ROOT_ITEM => true,
+        ItemType::ROOT_ITEM => is_subvolume(tree, target),
         _ => false,
     };
     let best = votes.iter().filter(|(target, _)| exists(target)).max_by_key(|(_, count)| **count);
@@ -203,6 +261,7 @@ fn choose(tree: &Tree, directory: u64, name: &[u8], told: &Told) -> Option<Link>
         .filter(|own| told.by_index.iter().any(|(index, _)| index == own))
         .or(index)
         .or_else(by_inode)
+        .or(told.by_index.first().map(|it| it.0))
         .filter(|index| *index >= FIRST_INDEX);
     let transid = entries().map(|entry| entry.transid).next().unwrap_or(1);
     let name = if is_name(name) {
