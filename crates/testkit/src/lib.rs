@@ -8,6 +8,7 @@
 //! - [`oracle`]: the output of btrfs-progs for an image.
 //! - [`matrix`]: the list of images for testing readers and checkers.
 //! - [`damage`]: damage for images.
+//! - [`moments`]: states within a balance of the kernel, as power cuts leave them.
 //! - [`snapshots`]: random changes between snapshots, and the part of them that a stream carries.
 //! - [`sparse_file`]: copies of image files that stay sparse.
 //! - [`name_hash`]: directory entry names whose hashes collide.
@@ -36,6 +37,7 @@ pub mod image;
 mod ioctl;
 pub mod manifest;
 pub mod matrix;
+pub mod moments;
 pub mod name_hash;
 pub mod oracle;
 mod random;

@@ -1,9 +1,5 @@
 //! Sound states that old tools and power cuts leave: no findings.
 
-use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::slice::from_ref;
 
 use larder_format::item::{Chunk, ChunkHeader, DevExtent, InodeItem, RootItem};
@@ -13,9 +9,8 @@ use larder_format::objectid::{
 };
 use larder_format::superblock::{OFFSETS, SUPER_FLAG_METADUMP_V2};
 use larder_format::{BlockGroupFlags, ItemType, Key, Uuid, read_exact_item};
-use larder_testkit::{
-    Content, ImageSpec, KernelImage, KernelMount, Profile, Scratch, command, oracle,
-};
+use larder_testkit::moments::Moments;
+use larder_testkit::{Content, ImageSpec, KernelImage, Profile};
 
 use crate::patient::{Found, Patient};
 
@@ -293,65 +288,13 @@ fn a_device_one_commit_behind_with_all_tree_blocks_is_accepted() {
     assert!(report.skipped[0].starts_with("whether device 2 has the data"), "{report}");
 }
 
-/// Copies of an image that the kernel relocates meanwhile: each is what a power cut could leave. A
-/// clone of the file is taken at one moment.
+/// States that a power cut could leave while the kernel relocates.
 #[test]
 fn states_within_a_relocation() {
-    /// Relocations that are tried, until a copy was taken within one.
-    const ATTEMPTS: usize = 20;
-    let scratch = Scratch::new();
-    let outer = scratch.sparse_file("outer", 2 << 30);
-    command::run("mkfs.btrfs", ["-q".as_ref(), outer.as_os_str()]).expect("made");
-    let outer = KernelMount::open(&[outer], "nodatasum");
-    let inner = outer.path().join("inner");
-    File::create(&inner).and_then(|file| file.set_len(600 << 20)).expect("made");
-    let make = ["-q", "-n", "4096"].map(OsStr::new).into_iter().chain([inner.as_os_str()]);
-    command::run("mkfs.btrfs", make).expect("made");
-    let mount = KernelMount::open(from_ref(&inner), "");
-    for round in 0..3 {
-        let folder = mount.path().join(format!("folder{round}"));
-        fs::create_dir(&folder).expect("made");
-        for number in 0..1000 {
-            fs::write(folder.join(format!("file{number}")), [round]).expect("written");
-        }
-        let snapshot = mount.path().join(format!("snapshot{round}"));
-        let words = ["-q", "subvolume", "snapshot"].map(OsStr::new);
-        let paths = [mount.path().as_os_str(), snapshot.as_os_str()];
-        command::run("btrfs", words.into_iter().chain(paths)).expect("taken");
+    let copies = Moments::of_a_balance();
+    let within = &copies.within_relocations;
+    for copy in within.iter().step_by(within.len().div_ceil(4)) {
+        let report = Patient::load(from_ref(copy)).check().expect("opens");
+        assert!(report.is_clean(), "{report}");
     }
-    mount.sync();
-    let has_relocation = |copy: &Path| {
-        let found = oracle::dump_tree(&[copy.to_owned()], &["-t", "root"]);
-        found.is_ok_and(|tree| tree.contains("(TREE_RELOC ROOT_ITEM"))
-    };
-    for _ in 0..ATTEMPTS {
-        let balance = ["balance", "start", "--full-balance"].map(OsStr::new).into_iter();
-        let mut balance = Command::new("btrfs")
-            .args(balance)
-            .arg(mount.path())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("btrfs starts");
-        let mut copies = Vec::new();
-        while balance.try_wait().expect("it is a child").is_none() {
-            let copy = outer.path().join(format!("copy{}", copies.len()));
-            let cloned = ["--reflink=always".as_ref(), inner.as_os_str(), copy.as_os_str()];
-            command::run("cp", cloned).expect("cloned");
-            copies.push(copy);
-        }
-        let mut is_seen = false;
-        for copy in &copies {
-            if has_relocation(copy) {
-                is_seen = true;
-                let report = Patient::load(from_ref(copy)).check().expect("opens");
-                assert!(report.is_clean(), "{report}");
-            }
-            fs::remove_file(copy).expect("there");
-        }
-        if is_seen {
-            return;
-        }
-    }
-    panic!("no copy was taken within a relocation");
 }

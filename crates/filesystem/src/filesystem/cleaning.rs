@@ -1,5 +1,7 @@
 //! Deleting inodes and subvolumes without a name.
 
+use larder_format::objectid::DATA_RELOC_TREE;
+
 use crate::commit::drop_tree::{drop_unused_subvolumes, resume_subvolume_deletions};
 use crate::core::shared::Core;
 use crate::error::Result;
@@ -16,7 +18,8 @@ pub(crate) fn delete_unlinked(core: &Core) {
 }
 
 /// Completes deletions of inodes and subvolumes that a crash interrupted, also in read-only
-/// subvolumes: an inode without a name is not part of their content.
+/// subvolumes: an inode without a name is not part of their content. Neither is one by which the
+/// kernel was moving data.
 pub(crate) fn resume_deletions(filesystem: &Filesystem) -> Result<()> {
     let writer = filesystem.writer()?;
     for subvolume in filesystem.subvolumes() {
@@ -25,5 +28,6 @@ pub(crate) fn resume_deletions(filesystem: &Filesystem) -> Result<()> {
             resume_orphans(writer, subvolume.id)?;
         }
     }
+    resume_orphans(writer, DATA_RELOC_TREE)?;
     resume_subvolume_deletions(writer)
 }

@@ -1,5 +1,6 @@
-//! Reading and writing while a balance moves everything.
+//! Reading and writing while a balance moves everything; balances that the kernel left.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -8,7 +9,9 @@ use std::time::{Duration, Instant};
 use larder::device::MemoryDevice;
 use larder::{BalanceItem, Filesystem, OpenOptions, Subvolume, balance_flags};
 use larder_power_cuts::load;
-use larder_testkit::{Content, ImageSpec, KernelImage};
+use larder_testkit::command::run;
+use larder_testkit::moments::Moments;
+use larder_testkit::{Content, ImageSpec, KernelImage, KernelMount, Manifest, Scratch, oracle};
 
 const FILES: u8 = 24;
 const LEN_BYTES: usize = 20_000;
@@ -19,6 +22,47 @@ fn file_system() -> (Filesystem, Subvolume) {
     let fs = OpenOptions::new().write(true).open_devices(vec![memory]).unwrap();
     let root = fs.subvolume("/").unwrap();
     (fs, root)
+}
+
+/// A balance that the kernel left in the middle is gone on with, or given up. All content is there
+/// afterwards, shared as before, and the kernel takes the file system back.
+#[test]
+fn what_a_crash_of_the_kernel_left_is_taken_over() {
+    let moments = Moments::of_a_balance();
+    let of = |copies: &[PathBuf]| {
+        let last = copies.len().saturating_sub(1);
+        [0, last / 2, last].into_iter().filter_map(|at| copies.get(at).cloned()).collect::<Vec<_>>()
+    };
+    let mut taken = of(&moments.within_relocations);
+    taken.extend(of(&moments.between));
+    let mut resumed = 0;
+    for (number, copy) in taken.iter().enumerate() {
+        let scratch = Scratch::new();
+        let copies = ["kernel", "larder"].map(|name| scratch.path().join(name));
+        for to in &copies {
+            run("cp", ["--sparse=always".as_ref(), copy.as_os_str(), to.as_os_str()]).unwrap();
+        }
+        let content = |file: &PathBuf, options: &str| {
+            let mount = KernelMount::open(std::slice::from_ref(file), options);
+            Manifest::of_tree(mount.path())
+        };
+        let expected = content(&copies[0], "skip_balance");
+        let fs = OpenOptions::new().write(true).open([&copies[1]]).unwrap();
+        if number % 2 == 0 {
+            resumed += usize::from(fs.resume_balance(&|_| ()).unwrap().is_some());
+        } else {
+            fs.cancel_balance().unwrap();
+        }
+        assert!(fs.balance_status().unwrap().is_none());
+        fs.close().unwrap();
+        let larder = &copies[1..];
+        oracle::check(larder, true).unwrap_or_else(|error| panic!("{}: {error}", copy.display()));
+        let trees = oracle::dump_tree(larder, &[]).unwrap();
+        assert!(!trees.contains("(TREE_RELOC ROOT_ITEM"), "{trees}");
+        assert_eq!(content(&copies[1], "").entries, expected.entries, "{}", copy.display());
+        oracle::check(larder, true).unwrap_or_else(|error| panic!("{}: {error}", copy.display()));
+    }
+    assert!(resumed > 0, "none of {taken:?} had a balance");
 }
 
 fn everything() -> BalanceItem {

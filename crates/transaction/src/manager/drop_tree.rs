@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use larder_btree::{Block, Expected, LiveTree};
 use larder_format::item::{EXTENT_FLAG_FULL_BACKREF, RootItem};
-use larder_format::objectid::ROOT_TREE;
+use larder_format::objectid::{ROOT_TREE, TREE_RELOC};
 use larder_format::{ItemType, Key};
 
 use super::{Handle, TransactionManager};
@@ -105,7 +105,11 @@ impl Walk<'_> {
     /// Visits the root, and the path at which the last step stopped.
     fn enter_root(&mut self, item: &RootItem) -> Result<()> {
         let root = self.tree.look(&self.tree.root().into())?;
-        self.enter(root, Referrer::Tree { root: self.tree.id() })?;
+        let referrer = match self.tree.id() {
+            TREE_RELOC => Referrer::Block { parent: root.logical().0 },
+            id => Referrer::Tree { root: id },
+        };
+        self.enter(root, referrer)?;
         let progress = item.drop_progress.get();
         if progress.objectid == 0 {
             return Ok(());
@@ -150,7 +154,7 @@ impl Walk<'_> {
         let referrer = if step.is_full {
             Referrer::Block { parent: step.block.logical().0 }
         } else {
-            Referrer::Tree { root: self.tree.id() }
+            Referrer::Tree { root: step.block.header().owner.get() }
         };
         self.budget = self.budget.saturating_sub(1);
         Ok((self.tree.look(&expected)?, referrer))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use larder_btree::{BlockCache, Forest, LiveTree, Readahead, Tree, TreeRoot};
 use larder_format::feature::IncompatFlags;
 use larder_format::item::{BlockGroupItem, RootItem};
-use larder_format::objectid::{DATA_RELOC_TREE, FS_TREE, QUOTA_TREE, TREE_RELOC, UUID_TREE};
+use larder_format::objectid::{DATA_RELOC_TREE, FS_TREE, QUOTA_TREE, UUID_TREE};
 use larder_format::{ItemType, Key, Superblock, read_exact_item};
 use larder_volume::{Chunk, Volume};
 
@@ -42,18 +42,12 @@ const OPTIONAL_TREES: [u64; 2] = [QUOTA_TREE, UUID_TREE];
 const OTHER_TREES: [u64; 2] = [FS_TREE, DATA_RELOC_TREE];
 
 /// Reads the root items of the system trees, and the root block of each tree that the kernel reads
-/// when it mounts: everything that a commit needs is known to exist before anything changes. An
-/// interrupted relocation is refused.
+/// when it mounts: everything that a commit needs is known to exist before anything changes.
 pub(super) fn read_roots(
     cache: &Arc<BlockCache>,
     superblock: &Superblock,
 ) -> Result<Vec<(Key, RootItem)>> {
     let root_tree = Tree::new(cache.clone(), TreeRoot::of_root_tree(superblock));
-    let all_of =
-        |id| Key::new(id, ItemType::ROOT_ITEM, 0)..=Key::new(id, ItemType::ROOT_ITEM, u64::MAX);
-    if root_tree.range(all_of(TREE_RELOC), Readahead::None).next().transpose()?.is_some() {
-        return Err(Error::ReadOnly("a balance was interrupted"));
-    }
     let read = |id: u64| -> Result<Option<(Key, RootItem)>> {
         let key = Key::new(id, ItemType::ROOT_ITEM, 0);
         let Some(item) = root_tree.get(key)? else { return Ok(None) };

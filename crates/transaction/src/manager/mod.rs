@@ -43,6 +43,7 @@ mod hook;
 mod join_gate;
 mod kept_state;
 mod kept_trees;
+mod left_relocation;
 mod load;
 mod move_chunk;
 mod open;

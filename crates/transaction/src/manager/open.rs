@@ -13,6 +13,7 @@ use super::abort::Abort;
 use super::bookkeeping::Bookkeeping;
 use super::durable::DurableState;
 use super::join_gate::JoinGate;
+use super::left_relocation::drop_relocation_trees;
 use super::resync::{ResyncProgress, bring_devices_up_to_date, renew_first_superblocks};
 use super::roots::Roots;
 use super::space_waiters::SpaceWaiters;
@@ -29,8 +30,9 @@ use crate::tree_items::TreeItems;
 
 impl TransactionManager {
     /// Opens the file system on `volume` for writing; `cache` is over the same volume. Devices that
-    /// missed commits are brought up to date; nothing else is written before the first commit. If
-    /// devices are missing, the first commit follows at once.
+    /// missed commits are brought up to date, and what a crash left of the kernel's moving of block
+    /// groups is dropped; nothing else is written before the first commit. If devices are missing, the
+    /// first commit follows at once.
     ///
     /// # Errors
     /// [`Error::ReadOnly`] says why a sound file system can only be read, [`Error::Unsound`] which
@@ -40,6 +42,7 @@ impl TransactionManager {
             return Err(Error::ReadOnly("a crash left a log tree, which is to be replayed first"));
         }
         let manager = Self::load(volume, cache)?;
+        drop_relocation_trees(&manager).map_err(Error::while_opening)?;
         bring_devices_up_to_date(&manager, &|_| ())?;
         Ok(manager)
     }
@@ -72,6 +75,7 @@ impl TransactionManager {
             let generation = manager.commit()?;
             tracing::info!("the log is replayed, and committed as generation {generation}");
         }
+        drop_relocation_trees(&manager).map_err(Error::while_opening)?;
         bring_devices_up_to_date(&manager, tell)?;
         Ok(manager)
     }

@@ -6,6 +6,7 @@ mod devices;
 mod extents;
 mod full;
 mod hostile;
+mod jobs;
 mod kernel_images;
 mod manager;
 mod minimum;

@@ -3,23 +3,23 @@
 //! Content moves together (`gather.rs`), block groups are cut after it, their stripes move down as far
 //! as there is room, and holes that are left get the end of the last group (`fold.rs`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use larder_format::Logical;
 use larder_volume::layout::DeviceSpace;
 use larder_volume::{Chunk, ChunkStripe};
-use zerocopy::IntoBytes;
 
 use super::resize::Limited;
-use super::{DeviceWork, ITEMS_PER_DEVICE, Tell, device_key, no_device};
+use super::{DeviceWork, ITEMS_PER_DEVICE, Tell, no_device};
 use crate::copy::Moved;
 use crate::error::{Error, Result};
 use crate::manager::TransactionManager;
 use crate::space::{Group, Priority, SpaceKind};
 
-/// What stays free for trees, so that the file system can be changed: at least so many blocks, and
-/// a share of what they have.
-const SPARE_METADATA_BLOCKS: u64 = 12;
+/// What stays free for trees, so that commits have room until devices are longer again: as
+/// much as inserting so many items takes at worst, and a share of what the trees have.
+const SPARE_METADATA_ITEMS: u64 = 2 * ITEMS_PER_DEVICE;
 const SPARE_METADATA_SHARE: u64 = 32;
 /// Tree blocks that stay free for the chunk tree, and as many for each device. With fewer than 16,
 /// and 8 for each device, Linux 6.18 makes a block group for the chunk tree whenever it removes an
@@ -52,9 +52,19 @@ impl TransactionManager {
             self.commit()?;
         }
         let order = self.space().allocate_lowest_first();
-        work.gather(devid)?;
-        work.pack(devid)?;
-        work.fold(devid, &order)?;
+        // The other stripes of its groups have no room to move once it has ended.
+        let partners: BTreeSet<u64> = work
+            .groups_on(devid)
+            .iter()
+            .flat_map(|group| {
+                group.chunk().stripes().iter().map(|stripe| stripe.devid).collect::<Vec<_>>()
+            })
+            .collect();
+        for partner in partners {
+            work.gather(partner)?;
+            work.pack(partner)?;
+            work.fold(partner, &order)?;
+        }
         drop(order);
         let total_bytes = work.end(devid)?;
         Ok((total_bytes, work.moved))
@@ -93,7 +103,8 @@ impl DeviceWork<'_> {
         match SpaceKind::of_types(group.flags()) {
             Some(SpaceKind::Data) => 0,
             Some(SpaceKind::Metadata) => {
-                SPARE_METADATA_BLOCKS * nodesize + group.used() / SPARE_METADATA_SHARE
+                let least = self.manager.space().insertion_bytes(SPARE_METADATA_ITEMS);
+                least + group.used() / SPARE_METADATA_SHARE
             }
             Some(SpaceKind::System) | None => {
                 let devices = volume.devices().len() as u64;
@@ -120,8 +131,6 @@ impl DeviceWork<'_> {
         if end >= before {
             return Ok(before);
         }
-        // There may be no space to reserve afterwards.
-        let handle = manager.start(ITEMS_PER_DEVICE, Priority::Cleaning)?;
         let mut total_bytes = before;
         manager.space().change_devices(|devices| {
             devices.change(devid, |device| {
@@ -129,15 +138,7 @@ impl DeviceWork<'_> {
                 total_bytes = device.total_bytes;
             });
         });
-        device.change_dev_item(|item| item.total_bytes = total_bytes.into());
-        let item = device.dev_item();
-        let edited = manager
-            .bookkeeping
-            .edit_devices(|trees| trees.chunk_tree.replace(device_key(devid), item.as_bytes()));
-        edited.inspect_err(|error| manager.abort(error.clone()))?;
-        self.set_superblock_devices();
-        handle.end()?;
-        manager.commit()?;
+        self.change_device(devid, |item| item.total_bytes = total_bytes.into())?;
         Ok(total_bytes)
     }
 

@@ -30,7 +30,6 @@ use zerocopy::IntoBytes;
 use super::TransactionManager;
 use crate::copy::Moved;
 use crate::error::{Error, Result};
-use crate::space::Priority;
 
 pub use convert::Conversion;
 pub(super) use convert::Targets;
@@ -110,20 +109,21 @@ impl<'m> DeviceWork<'m> {
         }
     }
 
-    /// Changes the item of a device in the chunk tree and in its next superblocks, and commits.
+    /// Changes the item of a device in the chunk tree and in its next superblocks, and commits. It
+    /// reserves nothing, since sizes change also where no metadata is left: only the chunk tree
+    /// changes, whose space no one else takes.
     fn change_device(&self, devid: u64, change: impl Fn(&mut DevItem)) -> Result<()> {
         let manager = self.manager;
         let device = manager.volume().device(devid).ok_or_else(|| no_device(devid))?;
-        let handle = manager.start(ITEMS_PER_DEVICE, Priority::Cleaning)?;
-        device.change_dev_item(&change);
-        let item = device.dev_item();
-        let edited = manager
-            .bookkeeping
-            .edit_devices(|trees| trees.chunk_tree.replace(device_key(devid), item.as_bytes()));
-        edited.inspect_err(|error| manager.abort(error.clone()))?;
-        self.set_superblock_devices();
-        handle.end()?;
-        manager.commit()?;
+        let mut logs = manager.lock_committing();
+        manager.commit_with(&mut logs, |_| {
+            device.change_dev_item(&change);
+            let item = device.dev_item();
+            self.set_superblock_devices();
+            manager
+                .bookkeeping
+                .edit_devices(|trees| trees.chunk_tree.replace(device_key(devid), item.as_bytes()))
+        })?;
         Ok(())
     }
 
