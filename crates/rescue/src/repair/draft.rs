@@ -19,8 +19,10 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::block::Blocks;
 use super::commit::{Draft, State, each_item};
+use super::error::RepairError;
 use super::plan::Action;
-use super::{RepairError, Wishes, checksums, copies, files};
+use super::wishes::Wishes;
+use super::{checksums, copies, files};
 
 /// What is known while a draft is made.
 struct Drafting<'a> {
@@ -78,7 +80,8 @@ pub(super) fn draft(volume: &Volume, report: &Report, wishes: &Wishes, is_first:
     }
     drafting.files(&of_files);
     let has_checksums = drafting.state.root(CSUM_TREE).is_some();
-    if actions.contains(&Action::Checksums)
+    let of_sums = [Action::Checksums, Action::Data];
+    if of_sums.iter().any(|action| actions.contains(action))
         || wishes.init_csum_tree
         || of_files.contains(&CSUM_TREE)
         || !has_checksums
@@ -126,6 +129,7 @@ impl Drafting<'_> {
                 of_files.insert(tree);
                 self.item(finding, tree);
             }
+            Action::Data => self.draft.fresh_checksums.extend(location.logical),
             Action::Quotas => self.quota(finding),
             Action::Checksums => self.checksums(finding, is_first),
             _ => {}
@@ -166,8 +170,7 @@ impl Drafting<'_> {
 
     fn quota(&mut self, finding: &Finding) {
         let Evidence::Quota(evidence) = &finding.evidence else { return };
-        let relation =
-            |from: u64, to: u64| Key::new(from, ItemType::QGROUP_RELATION, to);
+        let relation = |from: u64, to: u64| Key::new(from, ItemType::QGROUP_RELATION, to);
         match *evidence {
             QuotaEvidence::Counts { group, expected_bytes, expected_exclusive, .. } => {
                 self.quota_counts(group.0, expected_bytes, expected_exclusive);
@@ -341,8 +344,9 @@ impl Drafting<'_> {
     /// Root items, the list of deleted subvolumes, and the default one.
     fn roots(&mut self) {
         let items = self.state.root_items.clone();
-        let has_root =
-            |id: u64| items.keys().any(|it| it.objectid == id && it.item_type == ItemType::ROOT_ITEM);
+        let has_root = |id: u64| {
+            items.keys().any(|it| it.objectid == id && it.item_type == ItemType::ROOT_ITEM)
+        };
         for (key, data) in &items {
             if key.item_type == ItemType::ROOT_ITEM {
                 let mended = self.mended_root(*key, data);
@@ -413,11 +417,8 @@ impl Drafting<'_> {
                 }
             });
         }
-        let named: BTreeSet<u64> = refs
-            .keys()
-            .filter(|it| entries.contains_key(it))
-            .map(|(_, child)| *child)
-            .collect();
+        let named: BTreeSet<u64> =
+            refs.keys().filter(|it| entries.contains_key(it)).map(|(_, child)| *child).collect();
         let mut wanted: BTreeMap<(u64, u64), Vec<u8>> = BTreeMap::new();
         for (names, written) in entries {
             // A snapshot has the entries of its source, which name nothing there.
@@ -425,9 +426,8 @@ impl Drafting<'_> {
                 wanted.insert(names, written);
             }
         }
-        let is_ref = |key: &&Key| {
-            [ItemType::ROOT_REF, ItemType::ROOT_BACKREF].contains(&key.item_type)
-        };
+        let is_ref =
+            |key: &&Key| [ItemType::ROOT_REF, ItemType::ROOT_BACKREF].contains(&key.item_type);
         let old: Vec<Key> = self.state.root_items.keys().filter(is_ref).copied().collect();
         for key in old {
             self.edit(ROOT_TREE, key, None);

@@ -23,6 +23,8 @@ pub enum Action {
     Files,
     /// Checksums that are missing are computed, those of nothing are removed.
     Checksums,
+    /// Data that matches no checksum is accepted as it is, and gets the checksum that it has.
+    Data,
     /// The tree of uuids is made anew.
     Uuids,
     /// Counts of quota groups are set.
@@ -47,21 +49,54 @@ impl Action {
             RootItem | MissingTree | RootReference | RootReferenceDangling | SubvolumeUnnamed => {
                 Self::Roots
             }
-            Chunk | ChunkWithoutDeviceExtent | DeviceExtentWithoutChunk | DeviceExtentOverlap
-            | DeviceExtentRange | DeviceItem | DeviceBytesUsed => Self::Devices,
-            ChunkWithoutBlockGroup | BlockGroupWithoutChunk | BlockGroupFlags | BlockGroupUsed
-            | ExtentItem | ExtentOutsideBlockGroup | ExtentReferenceCount | ExtentMissing
-            | ExtentUnreferenced | BackReferenceMissing | BackReferenceDangling
-            | BackReferenceCount | ExtentMismatch | FreeSpaceTree | FreeSpaceInfo | SpaceCache
+            Chunk
+            | ChunkWithoutDeviceExtent
+            | DeviceExtentWithoutChunk
+            | DeviceExtentOverlap
+            | DeviceExtentRange
+            | DeviceItem
+            | DeviceBytesUsed => Self::Devices,
+            ChunkWithoutBlockGroup
+            | BlockGroupWithoutChunk
+            | BlockGroupFlags
+            | BlockGroupUsed
+            | ExtentItem
+            | ExtentOutsideBlockGroup
+            | ExtentReferenceCount
+            | ExtentMissing
+            | ExtentUnreferenced
+            | BackReferenceMissing
+            | BackReferenceDangling
+            | BackReferenceCount
+            | ExtentMismatch
+            | FreeSpaceTree
+            | FreeSpaceInfo
+            | SpaceCache
             | ExtentOverlap => Self::Space,
-            InodeItem | InodeMissing | LinkCount | DirectorySize | DirectoryItems | NameHash
-            | EntryName | DuplicateName | EntryWithoutReference | ReferenceWithoutEntry
-            | EntryDangling | EntryType | OrphanMissing | WrongInodeType | FileExtentGap
-            | FileSize | InodeBytes | Symlink | UnexpectedItem | ItemKey | ItemFormat => {
-                Self::Files
-            }
+            InodeItem
+            | InodeMissing
+            | LinkCount
+            | DirectorySize
+            | DirectoryItems
+            | NameHash
+            | EntryName
+            | DuplicateName
+            | EntryWithoutReference
+            | ReferenceWithoutEntry
+            | EntryDangling
+            | EntryType
+            | OrphanMissing
+            | WrongInodeType
+            | FileExtentGap
+            | FileSize
+            | InodeBytes
+            | Symlink
+            | UnexpectedItem
+            | ItemKey
+            | ItemFormat => Self::Files,
             ChecksumItem | ChecksumOverlap | ChecksumMissing | ChecksumUnexpected
             | ChecksumDangling => Self::Checksums,
+            DataChecksum => Self::Data,
             UuidTree => Self::Uuids,
             QuotaItem | QuotaCount => Self::Quotas,
             LogBlock | LogExtent => Self::Log,
@@ -74,6 +109,7 @@ impl Action {
         match self {
             Self::Blocks => Some("items in blocks of which no copy can be read"),
             Self::Log => Some("what programs synced since the last commit"),
+            Self::Data => Some("what the data was before it changed"),
             Self::Checksums => Some("the proof that data without a checksum is as it was written"),
             _ => None,
         }
@@ -91,10 +127,11 @@ impl fmt::Display for Action {
             Self::Space => "compute the extent tree, block groups and free space from all trees",
             Self::Files => "make names, inodes and their counts agree",
             Self::Checksums => "compute missing checksums from the data, remove those of nothing",
+            Self::Data => "accept data that matches no checksum as it is",
             Self::Uuids => "make the tree of uuids anew",
             Self::Quotas => "set the counts of quota groups",
             Self::Log => "drop the log, which cannot be replayed",
-            Self::None => "nothing: it cannot be repaired",
+            Self::None => "nothing",
         })
     }
 }
@@ -113,17 +150,17 @@ pub struct Step {
 }
 
 impl Step {
-    fn of(findings: &KindFindings) -> Self {
+    fn of(findings: &KindFindings, action: Action) -> Self {
         let mut files: Vec<AffectedFile> =
             findings.findings.iter().flat_map(|it| it.files.iter().cloned()).collect();
         files.sort_unstable();
         files.dedup();
         let KindFindings { kind, count, .. } = *findings;
-        Self { kind, count, action: Action::of(kind), files }
+        Self { kind, count, action, files }
     }
 }
 
-/// The steps for the findings of a check.
-pub(super) fn steps(report: &Report) -> Vec<Step> {
-    report.kinds.iter().map(Step::of).collect()
+/// The steps for the findings of a check; `action` says what is done about a kind.
+pub(super) fn steps(report: &Report, action: impl Fn(Kind) -> Action) -> Vec<Step> {
+    report.kinds.iter().map(|findings| Step::of(findings, action(findings.kind))).collect()
 }

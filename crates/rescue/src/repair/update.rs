@@ -17,8 +17,8 @@ use larder_format::node::{
 use larder_format::{Key, Logical};
 use zerocopy::IntoBytes;
 
-use super::RepairError;
 use super::block::{Block, Blocks, Content, Pointer};
+use super::error::RepairError;
 use super::space::Free;
 
 /// Changes of items by key; `None` removes one.
@@ -128,11 +128,8 @@ fn put_pointers(bytes: &mut [u8], pointers: &[Pointer]) {
     let places = bytes[HEADER_SIZE..].chunks_exact_mut(size_of::<KeyPointer>());
     for (place, pointer) in places.zip(pointers) {
         let Pointer { key, logical, generation } = *pointer;
-        let pointer = KeyPointer {
-            key: key.into(),
-            blockptr: logical.into(),
-            generation: generation.into(),
-        };
+        let pointer =
+            KeyPointer { key: key.into(), blockptr: logical.into(), generation: generation.into() };
         place.copy_from_slice(pointer.as_bytes());
     }
 }
@@ -175,8 +172,7 @@ impl<'a> Update<'a> {
         edits: &'a Edits,
         free: &'a mut Free,
     ) -> Result<(Root, Vec<(Key, Option<Key>)>), RepairError> {
-        let mut update =
-            Self { output, tree, edits, free, lost: Vec::new(), strays: Edits::new() };
+        let mut update = Self { output, tree, edits, free, lost: Vec::new(), strays: Edits::new() };
         let mut new = update.grow(root)?;
         let strays = std::mem::take(&mut update.strays);
         let lost = std::mem::take(&mut update.lost);
@@ -244,7 +240,8 @@ impl<'a> Update<'a> {
         mut items: Vec<(Key, Vec<u8>)>,
     ) -> Result<Vec<Pointer>, RepairError> {
         let nodesize = self.output.blocks.nodesize();
-        let too_long = |item: &(Key, Vec<u8>)| item.1.len() > nodesize - HEADER_SIZE - ITEM_HEADER_SIZE;
+        let too_long =
+            |item: &(Key, Vec<u8>)| item.1.len() > nodesize - HEADER_SIZE - ITEM_HEADER_SIZE;
         items.retain(|item| !too_long(item));
         let mut written = Vec::new();
         for mut leaf in leaves(items, nodesize) {
