@@ -99,7 +99,7 @@ impl Repairing {
         self.tell(&prepared, is_written, overwritten_bytes)?;
         Ok(match prepared.verdict {
             Verdict::Sound | Verdict::Proved => ExitCode::SUCCESS,
-            _ => ExitCode::FAILURE,
+            Verdict::Refused(_) => ExitCode::FAILURE,
         })
     }
 
@@ -131,7 +131,7 @@ impl Repairing {
                 verdict: match prepared.verdict {
                     Verdict::Sound => "sound",
                     Verdict::Proved => "proved",
-                    _ => "refused",
+                    Verdict::Refused(_) => "refused",
                 },
                 written: is_written,
                 overwritten_bytes: bytes,

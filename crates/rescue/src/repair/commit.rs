@@ -15,7 +15,7 @@ use larder_format::objectid::{
 };
 use larder_format::superblock::{BACKUP_ROOTS, BackupRoot, SUPER_FLAG_ERROR};
 use larder_format::{BlockGroupFlags, DiskKey, ItemType, Key, Superblock};
-use larder_volume::Volume;
+use larder_volume::{BlockExpectation, Volume};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::block::{Blocks, Content, Pointer};
@@ -154,7 +154,9 @@ fn each_below(
     match blocks.read(tree, level, at).map(|block| block.content) {
         None => false,
         Some(Content::Leaf(items)) => {
-            items.iter().for_each(|(key, data)| visit(*key, data));
+            for (key, data) in &items {
+                visit(*key, data);
+            }
             true
         }
         Some(Content::Node(children)) => children
@@ -335,7 +337,7 @@ fn forget_caches(items: &mut BTreeMap<Key, Vec<u8>>) {
 fn chunk_tree_uuid(blocks: &Blocks<'_>, state: &State) -> [u8; 16] {
     let mut bytes = vec![0; blocks.nodesize()];
     let at = larder_format::Logical(state.chunk_tree.logical);
-    let read = blocks.volume.read_tree_block(at, &Default::default(), &mut bytes);
+    let read = blocks.volume.read_tree_block(at, &BlockExpectation::default(), &mut bytes);
     let header = larder_format::Header::ref_from_prefix(&bytes);
     if read.is_ok() {
         header.map_or([0; 16], |(header, _)| header.chunk_tree_uuid)

@@ -1,6 +1,6 @@
 //! From findings to a draft: by the typed evidence and the place of each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use larder_check::evidence::{ChecksumEvidence, Evidence, ItemEvidence, QuotaEvidence};
 use larder_check::{Finding, Kind, Report};
@@ -35,7 +35,7 @@ struct Drafting<'a> {
 /// The draft that answers the findings, and the wishes of the caller. `is_first` says that no other
 /// draft was carried out before.
 pub(super) fn draft(volume: &Volume, report: &Report, wishes: &Wishes, is_first: bool) -> Draft {
-    let blocks = Blocks::new(volume, Default::default());
+    let blocks = Blocks::new(volume, HashSet::new());
     let state = State::read(&blocks);
     let mut drafting = Drafting { volume, blocks, state, draft: Draft::default() };
     drafting.draft.drops_log = wishes.zero_log;
@@ -140,8 +140,9 @@ impl Drafting<'_> {
     fn item(&mut self, finding: &Finding, tree: u64) {
         let Some(key) = finding.location.key else { return };
         let is_removed = match &finding.evidence {
-            Evidence::Item(ItemEvidence::Unexpected { .. }) => true,
-            Evidence::Item(ItemEvidence::UnexpectedOfFiles { .. }) => true,
+            Evidence::Item(
+                ItemEvidence::Unexpected { .. } | ItemEvidence::UnexpectedOfFiles { .. },
+            ) => true,
             Evidence::Item(
                 ItemEvidence::Format { .. } | ItemEvidence::Len { .. } | ItemEvidence::Empty,
             ) => {
@@ -391,11 +392,11 @@ impl Drafting<'_> {
                 _ => {}
             }
         }
-        self.references(refs);
+        self.references(&refs);
     }
 
     /// Makes references and back references of subvolumes agree with the entries of directories.
-    fn references(&mut self, refs: BTreeMap<(u64, u64), Vec<u8>>) {
+    fn references(&mut self, refs: &BTreeMap<(u64, u64), Vec<u8>>) {
         let live: BTreeSet<u64> = self.subvolumes().into_iter().collect();
         let mut entries: BTreeMap<(u64, u64), Vec<u8>> = BTreeMap::new();
         for tree in self.state.trees().iter().filter(|tree| live.contains(&tree.id)) {

@@ -185,7 +185,7 @@ impl Repair<'_> {
             }
             drop(volume);
             let Wishes { only, fix_data_checksum, .. } = wishes;
-            wishes = Wishes { only, fix_data_checksum, ..Wishes::default() };
+            wishes = Wishes { fix_data_checksum, only, ..Wishes::default() };
             let before = self.after.count();
             self.after = look(&open(self.overlays, false)?)?;
             let is_done = !self.after.kinds.iter().any(|it| wishes.answers(it.kind));

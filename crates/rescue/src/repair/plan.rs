@@ -38,68 +38,87 @@ pub enum Action {
 impl Action {
     /// What is done about findings of a kind.
     pub fn of(kind: Kind) -> Self {
-        use Kind::*;
         match kind {
-            SuperblockBad | SuperblocksDisagree | SuperblockField | BackupRoot
-            | SuperblockTotals | SystemChunkArray | SuperblockBytesUsed => Self::Superblocks,
-            BlockCopyBad | DataCopyBad | Parity => Self::Copies,
-            BlockUnreadable | BlockAddress | BlockLevel | BlockGeneration | BlockFsid
-            | BlockOwner | BlockFlags | BlockRefused | BlockStructure | BlockFirstKey
-            | BlockKeyRange | BlockEmpty | TreeIncomplete => Self::Blocks,
-            RootItem | MissingTree | RootReference | RootReferenceDangling | SubvolumeUnnamed => {
-                Self::Roots
-            }
-            Chunk
-            | ChunkWithoutDeviceExtent
-            | DeviceExtentWithoutChunk
-            | DeviceExtentOverlap
-            | DeviceExtentRange
-            | DeviceItem
-            | DeviceBytesUsed => Self::Devices,
-            ChunkWithoutBlockGroup
-            | BlockGroupWithoutChunk
-            | BlockGroupFlags
-            | BlockGroupUsed
-            | ExtentItem
-            | ExtentOutsideBlockGroup
-            | ExtentReferenceCount
-            | ExtentMissing
-            | ExtentUnreferenced
-            | BackReferenceMissing
-            | BackReferenceDangling
-            | BackReferenceCount
-            | ExtentMismatch
-            | FreeSpaceTree
-            | FreeSpaceInfo
-            | SpaceCache
-            | ExtentOverlap => Self::Space,
-            InodeItem
-            | InodeMissing
-            | LinkCount
-            | DirectorySize
-            | DirectoryItems
-            | NameHash
-            | EntryName
-            | DuplicateName
-            | EntryWithoutReference
-            | ReferenceWithoutEntry
-            | EntryDangling
-            | EntryType
-            | OrphanMissing
-            | WrongInodeType
-            | FileExtentGap
-            | FileSize
-            | InodeBytes
-            | Symlink
-            | UnexpectedItem
-            | ItemKey
-            | ItemFormat => Self::Files,
-            ChecksumItem | ChecksumOverlap | ChecksumMissing | ChecksumUnexpected
-            | ChecksumDangling => Self::Checksums,
-            DataChecksum => Self::Data,
-            UuidTree => Self::Uuids,
-            QuotaItem | QuotaCount => Self::Quotas,
-            LogBlock | LogExtent => Self::Log,
+            Kind::SuperblockBad
+            | Kind::SuperblocksDisagree
+            | Kind::SuperblockField
+            | Kind::BackupRoot
+            | Kind::SuperblockTotals
+            | Kind::SystemChunkArray
+            | Kind::SuperblockBytesUsed => Self::Superblocks,
+            Kind::BlockCopyBad | Kind::DataCopyBad | Kind::Parity => Self::Copies,
+            Kind::BlockUnreadable
+            | Kind::BlockAddress
+            | Kind::BlockLevel
+            | Kind::BlockGeneration
+            | Kind::BlockFsid
+            | Kind::BlockOwner
+            | Kind::BlockFlags
+            | Kind::BlockRefused
+            | Kind::BlockStructure
+            | Kind::BlockFirstKey
+            | Kind::BlockKeyRange
+            | Kind::BlockEmpty
+            | Kind::TreeIncomplete => Self::Blocks,
+            Kind::RootItem
+            | Kind::MissingTree
+            | Kind::RootReference
+            | Kind::RootReferenceDangling
+            | Kind::SubvolumeUnnamed => Self::Roots,
+            Kind::Chunk
+            | Kind::ChunkWithoutDeviceExtent
+            | Kind::DeviceExtentWithoutChunk
+            | Kind::DeviceExtentOverlap
+            | Kind::DeviceExtentRange
+            | Kind::DeviceItem
+            | Kind::DeviceBytesUsed => Self::Devices,
+            Kind::ChunkWithoutBlockGroup
+            | Kind::BlockGroupWithoutChunk
+            | Kind::BlockGroupFlags
+            | Kind::BlockGroupUsed
+            | Kind::ExtentItem
+            | Kind::ExtentOutsideBlockGroup
+            | Kind::ExtentReferenceCount
+            | Kind::ExtentMissing
+            | Kind::ExtentUnreferenced
+            | Kind::BackReferenceMissing
+            | Kind::BackReferenceDangling
+            | Kind::BackReferenceCount
+            | Kind::ExtentMismatch
+            | Kind::FreeSpaceTree
+            | Kind::FreeSpaceInfo
+            | Kind::SpaceCache
+            | Kind::ExtentOverlap => Self::Space,
+            Kind::InodeItem
+            | Kind::InodeMissing
+            | Kind::LinkCount
+            | Kind::DirectorySize
+            | Kind::DirectoryItems
+            | Kind::NameHash
+            | Kind::EntryName
+            | Kind::DuplicateName
+            | Kind::EntryWithoutReference
+            | Kind::ReferenceWithoutEntry
+            | Kind::EntryDangling
+            | Kind::EntryType
+            | Kind::OrphanMissing
+            | Kind::WrongInodeType
+            | Kind::FileExtentGap
+            | Kind::FileSize
+            | Kind::InodeBytes
+            | Kind::Symlink
+            | Kind::UnexpectedItem
+            | Kind::ItemKey
+            | Kind::ItemFormat => Self::Files,
+            Kind::ChecksumItem
+            | Kind::ChecksumOverlap
+            | Kind::ChecksumMissing
+            | Kind::ChecksumUnexpected
+            | Kind::ChecksumDangling => Self::Checksums,
+            Kind::DataChecksum => Self::Data,
+            Kind::UuidTree => Self::Uuids,
+            Kind::QuotaItem | Kind::QuotaCount => Self::Quotas,
+            Kind::LogBlock | Kind::LogExtent => Self::Log,
             _ => Self::None,
         }
     }

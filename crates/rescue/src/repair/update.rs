@@ -151,6 +151,9 @@ pub(super) fn leaves(items: Vec<(Key, Vec<u8>)>, nodesize: usize) -> Vec<Vec<(Ke
     cut
 }
 
+/// From a key to before another, or to the end.
+type KeyRange = (Key, Option<Key>);
+
 /// One change of one tree.
 pub(super) struct Update<'a> {
     pub(super) output: &'a Output<'a>,
@@ -158,7 +161,7 @@ pub(super) struct Update<'a> {
     pub(super) edits: &'a Edits,
     pub(super) free: &'a mut Free,
     /// Ranges of keys whose blocks are lost.
-    pub(super) lost: Vec<(Key, Option<Key>)>,
+    pub(super) lost: Vec<KeyRange>,
     /// Items outside of the range that their leaf has.
     strays: Edits,
 }
@@ -171,7 +174,7 @@ impl<'a> Update<'a> {
         root: Root,
         edits: &'a Edits,
         free: &'a mut Free,
-    ) -> Result<(Root, Vec<(Key, Option<Key>)>), RepairError> {
+    ) -> Result<(Root, Vec<KeyRange>), RepairError> {
         let mut update = Self { output, tree, edits, free, lost: Vec::new(), strays: Edits::new() };
         let mut new = update.grow(root)?;
         let strays = std::mem::take(&mut update.strays);
@@ -224,7 +227,7 @@ impl<'a> Update<'a> {
         }
         while found.len() > 1 {
             level += 1;
-            found = self.write_nodes(level, found)?;
+            found = self.write_nodes(level, &found)?;
         }
         let Pointer { logical, generation, .. } = found[0];
         Ok(Root { logical, generation, level })
@@ -256,7 +259,7 @@ impl<'a> Update<'a> {
     fn write_nodes(
         &mut self,
         level: u8,
-        pointers: Vec<Pointer>,
+        pointers: &[Pointer],
     ) -> Result<Vec<Pointer>, RepairError> {
         let most = max_key_pointers(self.output.blocks.nodesize());
         // Parts of equal length, so that no node has one child only.
@@ -293,7 +296,7 @@ impl<'a> Update<'a> {
                     return Ok(vec![Pointer { key: children[0].key, ..at }]);
                 }
                 below.sort_by_key(|pointer| pointer.key);
-                if below.is_empty() { Ok(below) } else { self.write_nodes(level, below) }
+                if below.is_empty() { Ok(below) } else { self.write_nodes(level, &below) }
             }
         }
     }

@@ -55,6 +55,9 @@ pub struct SuperRecover {
     /// Ask nothing (always so)
     #[arg(short = 'y', long)]
     yes: bool,
+    /// Tell what is done (always so)
+    #[arg(short, long)]
+    verbose: bool,
     #[command(flatten)]
     how: How,
 }

@@ -324,7 +324,9 @@ fn write_references(tree: &mut Tree, ino: u64, directory: u64, name: &[u8]) {
     let (extended, plain): (Vec<&Reference>, Vec<&Reference>) =
         own.partition(|it| inode.extended.contains(&it.name));
     let mut data = Vec::new();
-    plain.iter().for_each(|it| InodeRef { index: it.index, name: &it.name }.write(&mut data));
+    for it in &plain {
+        InodeRef { index: it.index, name: &it.name }.write(&mut data);
+    }
     let key = Key::new(ino, ItemType::INODE_REF, directory);
     let mut changed = vec![(key, data)];
     if inode.extended.contains(name) {

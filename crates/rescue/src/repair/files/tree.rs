@@ -120,7 +120,7 @@ impl Tree {
         whole[..len].copy_from_slice(&data[..len]);
         let item = InodeItem::read_from_bytes(&whole).expect("has its size");
         let is_enough = data.len() >= 72;
-        if (key == right && is_enough) || (inode.item.is_none() && is_enough) {
+        if is_enough && (key == right || inode.item.is_none()) {
             inode.item = Some(item);
         }
         if key != right {
