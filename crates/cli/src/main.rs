@@ -56,6 +56,7 @@ mod present;
 mod print;
 mod program;
 mod progress;
+mod repairing;
 mod report;
 mod resync;
 mod source;

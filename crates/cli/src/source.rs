@@ -452,6 +452,14 @@ pub fn expect_no_writer(paths: &[impl AsRef<Path>]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Fails if a device is in use, with the place. Waits for servers whose mounts have ended.
+pub fn expect_no_user(paths: &[impl AsRef<Path>]) -> anyhow::Result<()> {
+    match uses(paths).first() {
+        None => Ok(()),
+        Some((path, usage)) => bail!("{}: {}", path.display(), with_way_out(usage)),
+    }
+}
+
 fn uses(paths: &[impl AsRef<Path>]) -> Vec<(PathBuf, InUse)> {
     wait_for_ending_servers(paths);
     let usage = |path: &Path| Some((path.to_owned(), larder_device::in_use(path).ok()??));

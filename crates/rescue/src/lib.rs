@@ -11,8 +11,11 @@
 //! 3. `blocks`: what was found, by address and generation.
 //! 4. `states`: the roots of the root tree among them, and what is missing below each.
 //!
+//! [`repair`] plans and proves repairs beside the devices, and [`undo`] writes them and takes them
+//! back.
+//!
 //! # Invariants
-//! - No byte of any device changes.
+//! - No byte of any device changes, except by [`undo`].
 //! - Only blocks with a right checksum count, and only where the chunks say that they lie, if there
 //!   are chunks. A block counts for a pointer to it only if its generation and level are those of
 //!   the pointer.

@@ -23,7 +23,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// The repair that a finding needs. None is implemented yet: this says which is possible.
+/// The repair that a finding needs. The crate `rescue` carries it out, if nothing is lost by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Repair {
@@ -41,9 +41,9 @@ impl fmt::Display for Repair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Impossible => "none",
-            Self::FromCopy => "none yet (possible from a good copy)",
-            Self::Recompute => "none yet (possible by recomputing)",
-            Self::Drop => "none yet (possible by dropping it)",
+            Self::FromCopy => "from a good copy",
+            Self::Recompute => "by recomputing",
+            Self::Drop => "by dropping it",
         })
     }
 }

@@ -192,7 +192,7 @@ mod tests {
         let text = report().to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "error: superblock-bad: device 1, offset 65536: bad");
-        assert!(lines[1].ends_with("Repair: none yet (possible from a good copy)."), "{text}");
+        assert!(lines[1].ends_with("Repair: from a good copy."), "{text}");
         let location = "tree 5, logical 4096, key (260 INODE_ITEM 0)";
         assert_eq!(lines[2], format!("error: link-count: {location}: it counts 3 links, has 1"));
         assert_eq!(lines[4], "error: link-count: and 3 more");

@@ -68,7 +68,7 @@ impl Patient {
 
     /// Writes the devices to sparse files.
     pub(crate) fn save(&self, folder: &Path) -> Vec<PathBuf> {
-        let save = |(number, device): (usize, &Arc<MemoryDevice>)| {
+        let save = |(number, device): (usize, Arc<MemoryDevice>)| {
             let path = folder.join(format!("device{number}"));
             let file = File::create(&path).expect("creates");
             file.set_len(device.len_bytes()).expect("grows");
@@ -81,7 +81,7 @@ impl Patient {
             }
             path
         };
-        self.devices.iter().enumerate().map(save).collect()
+        self.devices().enumerate().map(save).collect()
     }
 
     fn superblock(&self) -> Arc<Superblock> {

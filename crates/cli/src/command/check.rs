@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 use larder_check::Report;
 use larder_format::BlockGroupFlags;
 use larder_format::superblock::OFFSETS;
+use larder_rescue::repair::Wishes;
 use larder_volume::{Chunk, OpenOptions, Volume};
 
 use crate::checking::Checking;
@@ -17,9 +18,11 @@ use crate::devices;
 use crate::global::{Format, Global};
 use crate::kept::{check_not_ended, keep_state};
 use crate::message::{is_broken_pipe, message};
+use crate::outcome::Outcome;
 use crate::output::stdout;
 use crate::place::{PlaceOptions, located};
 use crate::program::Program;
+use crate::repairing::Repairing;
 use crate::source::{expect_no_writer, warn_if_in_use};
 use crate::target::mounted_path;
 use crate::volume::open_volume;
@@ -27,7 +30,12 @@ use crate::volume::open_volume;
 /// Prove a file system sound, or say what is wrong with it
 ///
 /// Reads all metadata, every copy of it, and compares everything that is stored twice. Changes
-/// nothing.
+/// nothing, except with --repair.
+///
+/// A repair is tried beside the devices first. It is written only if the checker then finds nothing,
+/// and all that can be read stays as it is; --partly allows findings to remain that were there
+/// before. Otherwise no byte changes. Exit code 0 means that the file system is sound now, 1 that it
+/// was left as it was.
 ///
 /// On a mount of larder it checks a commit that is made now, and programs go on. Space that they
 /// free comes back at the end of the check. An image or device that is mounted or written to is
@@ -47,15 +55,38 @@ use crate::volume::open_volume;
 ///   larder check disk.img
 ///   larder check --check-data-csum --format json disk1.img disk2.img
 ///   larder check /mnt
+///   larder check --repair --plan disk.img
+///   larder check --repair --undo repair.undo disk.img
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Check {
     /// Read all data too, every copy, and compare it with its checksums and parity
     #[arg(long)]
     check_data_csum: bool,
-    /// Change nothing (always so)
-    #[arg(long)]
+    /// Change nothing (always so without --repair)
+    #[arg(long, conflicts_with = "repair")]
     readonly: bool,
+    /// Repair what is found
+    #[arg(long)]
+    repair: bool,
+    /// With --repair: only say what would be done
+    #[arg(long, requires = "repair", conflicts_with = "undo")]
+    plan: bool,
+    /// With --repair: keep what is overwritten in this new file, for 'larder rescue undo'
+    #[arg(long, value_name = "FILE")]
+    undo: Option<PathBuf>,
+    /// With --repair: repair what can be repaired, also if other findings remain
+    #[arg(long, requires = "repair")]
+    partly: bool,
+    /// Repair, and build the extent tree anew from all trees
+    #[arg(long)]
+    init_extent_tree: bool,
+    /// Repair, and compute all checksums anew from the data as it is
+    #[arg(long)]
+    init_csum_tree: bool,
+    /// Repair, and build the free space tree anew or drop the caches in files (v1, v2)
+    #[arg(long, value_name = "VERSION", value_parser = ["v1", "v2"])]
+    clear_space_cache: Option<String>,
     /// Check an image or device also while it is mounted or written to: what changes meanwhile may
     /// look damaged
     #[arg(long)]
@@ -127,6 +158,12 @@ impl Check {
         }
         // The exit code if the check is not possible at all.
         let cannot_run = ExitCode::from(program.failure_code());
+        if self.repairs() {
+            return self.repaired().unwrap_or_else(|error| {
+                eprintln!("ERROR: {}", message(&error));
+                ExitCode::FAILURE
+            });
+        }
         let report = match self.report() {
             Ok(report) => report,
             Err(error) => {
@@ -142,6 +179,38 @@ impl Check {
             }
             _ => ExitCode::from(report.exit_code()),
         }
+    }
+
+    fn repairs(&self) -> bool {
+        self.repair
+            || self.init_extent_tree
+            || self.init_csum_tree
+            || self.clear_space_cache.is_some()
+    }
+
+    fn repaired(&self) -> Outcome {
+        ensure!(
+            !self.degraded && self.superblock.is_none() && !self.force,
+            "--repair works on whole file systems that are not in use, without --degraded, --super \
+             and --force"
+        );
+        let place = self.place.place();
+        let wishes = Wishes {
+            check_data_csum: self.check_data_csum,
+            init_extent_tree: self.init_extent_tree,
+            init_csum_tree: self.init_csum_tree,
+            clear_space_cache: self.clear_space_cache.is_some(),
+            partly: self.partly,
+            ..Wishes::default()
+        };
+        let repairing = Repairing {
+            wishes,
+            plan_only: self.plan,
+            undo: self.undo.clone(),
+            json: self.format == Format::Json,
+            quiet: self.quiet,
+        };
+        repairing.run(&devices::all(&self.devices, place)?, place)
     }
 
     fn report(&self) -> anyhow::Result<Report> {

@@ -19,7 +19,7 @@ pub const OF_PROGS: &str =
     "that of btrfs-progs works on the same images, while they are not mounted";
 
 const BY_COPYING: &str =
-    "'larder check' finds damage, and 'larder restore' copies what can be read";
+    "'larder check --repair' repairs damage, and 'larder restore' copies what can be read";
 
 const COMMANDS: &[Missing] = &[
     instead("filesystem defragment", "'cp --reflink=never' makes a copy in few pieces"),
@@ -33,13 +33,7 @@ const COMMANDS: &[Missing] = &[
     ),
     instead("rescue chunk-recover", BY_COPYING),
     instead("rescue clear-ino-cache", BY_COPYING),
-    instead("rescue clear-space-cache", BY_COPYING),
-    instead("rescue clear-uuid-tree", BY_COPYING),
     instead("rescue create-control-device", "'mknod /dev/btrfs-control c 10 234' makes it"),
-    instead("rescue fix-data-checksum", BY_COPYING),
-    instead("rescue fix-device-size", BY_COPYING),
-    instead("rescue super-recover", BY_COPYING),
-    instead("rescue zero-log", BY_COPYING),
 ];
 
 /// An option of a command that larder has, as btrfs-progs lists it, and why larder has none.
@@ -53,7 +47,7 @@ const fn refused(path: &'static str, option: &'static str, reason: &'static str)
     Refused { path, option, reason }
 }
 
-const REPAIRS_NOTHING: &str = "check repairs nothing";
+const NO_CACHE: &str = "no kernel has used that cache since 2021";
 const NO_QUEUE: &str = "other work on the devices is named, and not waited for";
 const NO_QUOTA: &str = "quota groups cannot be changed yet";
 const ROOTS: &str =
@@ -65,11 +59,7 @@ const OPTIONS: &[Refused] = &[
     refused("check", "-b|--backup", ONE_START),
     refused("check", "-r|--tree-root ADDRESS", ONE_START),
     refused("check", "--chunk-root ADDRESS", ONE_START),
-    refused("check", "--repair", REPAIRS_NOTHING),
-    refused("check", "--init-csum-tree", REPAIRS_NOTHING),
-    refused("check", "--init-extent-tree", REPAIRS_NOTHING),
-    refused("check", "--clear-space-cache VERSION", REPAIRS_NOTHING),
-    refused("check", "--clear-ino-cache", REPAIRS_NOTHING),
+    refused("check", "--clear-ino-cache", NO_CACHE),
     refused("check", "-Q|--qgroup-report", "there is no report about quota groups"),
     refused(
         "check",

@@ -50,6 +50,7 @@ const REASONS: &[(&str, &[&str])] = &[
             "replace cancel",
             "replace resume",
             "replace start",
+            "rescue undo",
             "restore",
             "rm",
             "scrub cancel",

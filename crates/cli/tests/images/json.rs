@@ -371,6 +371,13 @@ const ELSEWHERE: &[&str] = &[
     "health",
     // images/rescue.rs
     "rescue find-roots",
+    // images/repair.rs
+    "rescue clear-space-cache",
+    "rescue clear-uuid-tree",
+    "rescue fix-data-checksum",
+    "rescue fix-device-size",
+    "rescue super-recover",
+    "rescue zero-log",
     // images/balance.rs
     "balance resume",
     "balance start",

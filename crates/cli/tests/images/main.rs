@@ -20,6 +20,7 @@ mod owners;
 mod partitions;
 mod qcow2;
 mod receive;
+mod repair;
 mod replace;
 mod report;
 mod rescue;

@@ -184,16 +184,20 @@ fn what_is_missing_is_named_in_one_sentence() {
         assert_eq!(said.lines().count(), 1, "{words}: {said}");
     };
     let btrfs = links.path().join("btrfs");
-    for command in
-        ["filesystem defragment", "qgroup", "quota", "rescue chunk-recover", "rescue zero-log"]
-    {
+    for command in [
+        "filesystem defragment",
+        "qgroup",
+        "quota",
+        "rescue chunk-recover",
+        "rescue clear-ino-cache",
+    ] {
         for words in [command.to_owned(), format!("{command} -x --long=1 start disk.img /mnt")] {
             says(&btrfs, &words, &format!("btrfs {command}"));
             says(Path::new(LARDER), &words, &format!("larder {command}"));
         }
     }
-    says(&btrfs, "check --repair", "btrfs check");
-    says(&btrfs, "check --repair disk.img", "btrfs check");
+    says(&btrfs, "check --backup", "btrfs check");
+    says(&btrfs, "check --backup disk.img", "btrfs check");
     says(Path::new(LARDER), "subvolume create -i 1/5 disk.img:/x", "larder subvolume create");
     says(&links.path().join("mkfs.btrfs"), "-l 4096 disk.img", "mkfs.btrfs");
     for name in MISSING_PROGRAMS {

@@ -99,6 +99,11 @@ fn rescue() {
 }
 
 #[test]
+fn a_broken_file_system() {
+    run(include_str!("../../../../docs/rescue.md"));
+}
+
+#[test]
 fn embedding() {
     run(include_str!("../../../../docs/cookbook/embedding.md"));
 }

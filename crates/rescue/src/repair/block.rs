@@ -113,8 +113,7 @@ impl<'v> Blocks<'v> {
         let mut bytes = vec![0; self.nodesize()];
         self.volume.read_copy(Logical(at.logical), copy, &mut bytes).ok()?;
         let kind = self.volume.checksum_type();
-        let is_right =
-            |bytes: &[u8]| kind.compute_block(bytes).as_bytes() == &bytes[..kind.size()];
+        let is_right = |bytes: &[u8]| kind.compute_block(bytes).as_bytes() == &bytes[..kind.size()];
         if !is_right(&bytes) {
             let bit = flipped_bit(&mut bytes, is_right)?;
             self.note(format!("block {}: bit {bit} is turned back", at.logical));
@@ -161,7 +160,10 @@ impl<'v> Blocks<'v> {
                 continue;
             };
             if saved.last().is_some_and(|(last, _)| last >= key) {
-                self.note(format!("block {}: item {key} is dropped: it is out of order", at.logical));
+                self.note(format!(
+                    "block {}: item {key} is dropped: it is out of order",
+                    at.logical
+                ));
                 continue;
             }
             saved.push((*key, data.to_vec()));
@@ -232,7 +234,8 @@ fn mend_keys(keys: &mut [Key], mut tell: impl FnMut(Key, Key)) {
         }
         let key = keys[slot];
         let near = |it: &Key| [before, after].iter().flatten().any(|n| n.objectid == it.objectid);
-        let candidates: Vec<Key> = (0..136).map(|bit| flipped(key, bit)).filter(|it| fits(*it)).collect();
+        let candidates: Vec<Key> =
+            (0..136).map(|bit| flipped(key, bit)).filter(|it| fits(*it)).collect();
         let nearest = candidates.iter().find(|it| near(it)).or(candidates.first());
         if let Some(mended) = nearest {
             tell(key, *mended);

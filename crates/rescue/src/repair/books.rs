@@ -22,8 +22,8 @@ use larder_format::{ItemType, Key};
 use larder_volume::Volume;
 use zerocopy::IntoBytes;
 
-use super::RepairError;
 use super::block::{Content, Pointer};
+use super::error::RepairError;
 use super::references::References;
 use super::space::{Free, Ranges};
 use super::update::{Output, Root, leaves};
@@ -81,11 +81,7 @@ impl Books<'_> {
     }
 
     /// The items of each tree, if the blocks `own` are in use besides.
-    fn trees(
-        &self,
-        root_items: &BTreeMap<Key, Vec<u8>>,
-        own: &[Planned],
-    ) -> Vec<(u64, Items)> {
+    fn trees(&self, root_items: &BTreeMap<Key, Vec<u8>>, own: &[Planned]) -> Vec<(u64, Items)> {
         let (extents, used) = self.extents(own);
         let groups = self.groups(&used);
         let mut trees: Vec<(u64, Items)> = Vec::new();
@@ -110,7 +106,8 @@ impl Books<'_> {
         let mut free = free.clone();
         let mut planned = Vec::new();
         for (tree, items) in trees {
-            for (level, keys) in shape(items, self.output.blocks.nodesize()).into_iter().enumerate() {
+            for (level, keys) in shape(items, self.output.blocks.nodesize()).into_iter().enumerate()
+            {
                 for first_key in keys {
                     let logical = free.take(*tree)?;
                     planned.push(Planned { logical, tree: *tree, level: level as u8, first_key });
@@ -187,7 +184,14 @@ impl Books<'_> {
                 let full = if block.is_full { EXTENT_FLAG_FULL_BACKREF } else { 0 };
                 let references = self.references_of(at);
                 let head = (block.generation, EXTENT_FLAG_TREE_BLOCK | full);
-                self.put(&mut items, at, Some((block.level, block.first_key)), nodesize, head, &references);
+                self.put(
+                    &mut items,
+                    at,
+                    Some((block.level, block.first_key)),
+                    nodesize,
+                    head,
+                    &references,
+                );
                 used.push((at, nodesize));
             } else if next[1] == Some(at) {
                 let extent = data.next().expect("was seen");
@@ -199,7 +203,14 @@ impl Books<'_> {
                 let block = own.next().expect("was seen");
                 let reference = [BackRef::TreeBlock { root: block.tree }];
                 let head = (self.output.generation, EXTENT_FLAG_TREE_BLOCK);
-                self.put(&mut items, at, Some((block.level, block.first_key)), nodesize, head, &reference);
+                self.put(
+                    &mut items,
+                    at,
+                    Some((block.level, block.first_key)),
+                    nodesize,
+                    head,
+                    &reference,
+                );
                 used.push((at, nodesize));
             }
         }
@@ -243,7 +254,8 @@ impl Books<'_> {
     ) {
         let most = ((self.output.blocks.nodesize() - HEADER_SIZE) >> 4) - ITEM_HEADER_SIZE;
         let refs: u64 = references.iter().map(|it| u64::from(it.count())).sum();
-        let head = ExtentItem { refs: refs.into(), generation: generation.into(), flags: flags.into() };
+        let head =
+            ExtentItem { refs: refs.into(), generation: generation.into(), flags: flags.into() };
         let mut data = head.as_bytes().to_vec();
         let key = match block {
             Some((level, _)) if self.has_skinny_metadata => {
@@ -291,7 +303,8 @@ impl Books<'_> {
 
     fn free_space(&self, used: &[(u64, u64)]) -> Items {
         let volume: &Volume = self.output.blocks.volume;
-        let used = Ranges::new(used.iter().map(|(at, len)| (*at, at.saturating_add(*len))).collect());
+        let used =
+            Ranges::new(used.iter().map(|(at, len)| (*at, at.saturating_add(*len))).collect());
         let mut items = Items::new();
         for chunk in volume.chunks().iter() {
             let (start, len_bytes) = (chunk.logical().0, chunk.len_bytes());

@@ -49,6 +49,10 @@ pub(super) fn mend(
     }
     let sectorsize = u64::from(volume.sectorsize());
     let mut sums = if all { BTreeMap::new() } else { stored(volume, blocks, state) };
+    // Those of data that is accepted as it is.
+    for sector in &draft.fresh_checksums {
+        sums.remove(sector);
+    }
     let allowed = Ranges::new(wanted.allowed);
     let needed = Ranges::new(wanted.needed);
     let refused = Ranges::new(wanted.refused);

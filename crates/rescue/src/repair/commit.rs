@@ -15,12 +15,12 @@ use larder_format::objectid::{
 };
 use larder_format::superblock::{BACKUP_ROOTS, BackupRoot, SUPER_FLAG_ERROR};
 use larder_format::{BlockGroupFlags, DiskKey, ItemType, Key, Superblock};
-use larder_volume::Volume;
+use larder_volume::{BlockExpectation, Volume};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::RepairError;
 use super::block::{Blocks, Content, Pointer};
 use super::books::Books;
+use super::error::RepairError;
 use super::references::{References, Tree};
 use super::space::Free;
 use super::update::{Edits, Output, Root, Update};
@@ -154,7 +154,9 @@ fn each_below(
     match blocks.read(tree, level, at).map(|block| block.content) {
         None => false,
         Some(Content::Leaf(items)) => {
-            items.iter().for_each(|(key, data)| visit(*key, data));
+            for (key, data) in &items {
+                visit(*key, data);
+            }
             true
         }
         Some(Content::Node(children)) => children
@@ -199,8 +201,7 @@ pub(super) fn commit(volume: &Volume, draft: &mut Draft) -> Result<(), RepairErr
     let of_books = [EXTENT_TREE, BLOCK_GROUP_TREE, FREE_SPACE_TREE];
     let trees = state.every_tree().into_iter();
     let others = trees.filter(|tree| tree.id != ROOT_TREE && !of_books.contains(&tree.id));
-    let others: Vec<Tree> =
-        others.filter(|tree| keeps_log || tree.id != TREE_LOG).collect();
+    let others: Vec<Tree> = others.filter(|tree| keeps_log || tree.id != TREE_LOG).collect();
     let references = References::of(&blocks, &others);
     if let Some((tree, logical)) = references.lost.first() {
         return Err(RepairError::Lost { tree: *tree, logical: *logical });
@@ -213,7 +214,9 @@ pub(super) fn commit(volume: &Volume, draft: &mut Draft) -> Result<(), RepairErr
         has_group_tree: features.contains(CompatRoFlags::BLOCK_GROUP_TREE),
         has_free_space_tree: features.contains(CompatRoFlags::FREE_SPACE_TREE),
     };
-    for (tree, is_there) in of_books.into_iter().zip([true, books.has_group_tree, books.has_free_space_tree]) {
+    for (tree, is_there) in
+        of_books.into_iter().zip([true, books.has_group_tree, books.has_free_space_tree])
+    {
         if is_there {
             set_root(&mut state.root_items, tree, Root { logical: 0, generation, level: 0 });
         }
@@ -274,8 +277,7 @@ fn rewrite_trees(
         if last.contains(&tree.id) || !(is_walked || edits.is_some()) || tree.dropped.is_some() {
             continue;
         }
-        let (root, lost) =
-            Update::run(output, tree.id, tree.root, edits.unwrap_or(&none), free)?;
+        let (root, lost) = Update::run(output, tree.id, tree.root, edits.unwrap_or(&none), free)?;
         for (from, to) in lost {
             let to = to.map_or("the end".to_owned(), |key| key.to_string());
             let tree = tree.id as i64;
@@ -335,9 +337,13 @@ fn forget_caches(items: &mut BTreeMap<Key, Vec<u8>>) {
 fn chunk_tree_uuid(blocks: &Blocks<'_>, state: &State) -> [u8; 16] {
     let mut bytes = vec![0; blocks.nodesize()];
     let at = larder_format::Logical(state.chunk_tree.logical);
-    let read = blocks.volume.read_tree_block(at, &Default::default(), &mut bytes);
+    let read = blocks.volume.read_tree_block(at, &BlockExpectation::default(), &mut bytes);
     let header = larder_format::Header::ref_from_prefix(&bytes);
-    if read.is_ok() { header.map_or([0; 16], |(header, _)| header.chunk_tree_uuid) } else { [0; 16] }
+    if read.is_ok() {
+        header.map_or([0; 16], |(header, _)| header.chunk_tree_uuid)
+    } else {
+        [0; 16]
+    }
 }
 
 /// Sets the fields right that follow from others.
@@ -359,8 +365,7 @@ fn mend_fields(volume: &Volume, system_chunks: &[(Key, Vec<u8>)], next: &mut Sup
     (next.leafsize, next.stripesize) = (next.nodesize, next.sectorsize);
     next.root_dir_objectid = larder_format::objectid::ROOT_TREE_DIR.into();
     next.flags = (next.flags.get() & !SUPER_FLAG_ERROR).into();
-    next.incompat_flags =
-        (next.incompat_flags.get() | IncompatFlags::MIXED_BACKREF.bits()).into();
+    next.incompat_flags = (next.incompat_flags.get() | IncompatFlags::MIXED_BACKREF.bits()).into();
     if !next.label.contains(&0) {
         next.label[next.label.len() - 1] = 0;
     }

@@ -7,9 +7,9 @@ use larder_format::objectid::CSUM_TREE;
 use larder_format::{ItemType, Logical};
 use larder_volume::{BlockExpectation, Volume};
 
-use super::RepairError;
 use super::block::Blocks;
 use super::commit::{State, each_item};
+use super::error::RepairError;
 
 /// Writes a tree block to all its copies.
 pub(super) fn block(volume: &Volume, logical: u64) -> Result<(), RepairError> {

@@ -1,6 +1,6 @@
 //! From findings to a draft: by the typed evidence and the place of each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use larder_check::evidence::{ChecksumEvidence, Evidence, ItemEvidence, QuotaEvidence};
 use larder_check::{Finding, Kind, Report};
@@ -19,8 +19,10 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::block::Blocks;
 use super::commit::{Draft, State, each_item};
+use super::error::RepairError;
 use super::plan::Action;
-use super::{RepairError, Wishes, checksums, copies, files};
+use super::wishes::Wishes;
+use super::{checksums, copies, files};
 
 /// What is known while a draft is made.
 struct Drafting<'a> {
@@ -33,7 +35,7 @@ struct Drafting<'a> {
 /// The draft that answers the findings, and the wishes of the caller. `is_first` says that no other
 /// draft was carried out before.
 pub(super) fn draft(volume: &Volume, report: &Report, wishes: &Wishes, is_first: bool) -> Draft {
-    let blocks = Blocks::new(volume, Default::default());
+    let blocks = Blocks::new(volume, HashSet::new());
     let state = State::read(&blocks);
     let mut drafting = Drafting { volume, blocks, state, draft: Draft::default() };
     drafting.draft.drops_log = wishes.zero_log;
@@ -78,7 +80,8 @@ pub(super) fn draft(volume: &Volume, report: &Report, wishes: &Wishes, is_first:
     }
     drafting.files(&of_files);
     let has_checksums = drafting.state.root(CSUM_TREE).is_some();
-    if actions.contains(&Action::Checksums)
+    let of_sums = [Action::Checksums, Action::Data];
+    if of_sums.iter().any(|action| actions.contains(action))
         || wishes.init_csum_tree
         || of_files.contains(&CSUM_TREE)
         || !has_checksums
@@ -126,6 +129,7 @@ impl Drafting<'_> {
                 of_files.insert(tree);
                 self.item(finding, tree);
             }
+            Action::Data => self.draft.fresh_checksums.extend(location.logical),
             Action::Quotas => self.quota(finding),
             Action::Checksums => self.checksums(finding, is_first),
             _ => {}
@@ -136,8 +140,9 @@ impl Drafting<'_> {
     fn item(&mut self, finding: &Finding, tree: u64) {
         let Some(key) = finding.location.key else { return };
         let is_removed = match &finding.evidence {
-            Evidence::Item(ItemEvidence::Unexpected { .. }) => true,
-            Evidence::Item(ItemEvidence::UnexpectedOfFiles { .. }) => true,
+            Evidence::Item(
+                ItemEvidence::Unexpected { .. } | ItemEvidence::UnexpectedOfFiles { .. },
+            ) => true,
             Evidence::Item(
                 ItemEvidence::Format { .. } | ItemEvidence::Len { .. } | ItemEvidence::Empty,
             ) => {
@@ -166,8 +171,7 @@ impl Drafting<'_> {
 
     fn quota(&mut self, finding: &Finding) {
         let Evidence::Quota(evidence) = &finding.evidence else { return };
-        let relation =
-            |from: u64, to: u64| Key::new(from, ItemType::QGROUP_RELATION, to);
+        let relation = |from: u64, to: u64| Key::new(from, ItemType::QGROUP_RELATION, to);
         match *evidence {
             QuotaEvidence::Counts { group, expected_bytes, expected_exclusive, .. } => {
                 self.quota_counts(group.0, expected_bytes, expected_exclusive);
@@ -341,8 +345,9 @@ impl Drafting<'_> {
     /// Root items, the list of deleted subvolumes, and the default one.
     fn roots(&mut self) {
         let items = self.state.root_items.clone();
-        let has_root =
-            |id: u64| items.keys().any(|it| it.objectid == id && it.item_type == ItemType::ROOT_ITEM);
+        let has_root = |id: u64| {
+            items.keys().any(|it| it.objectid == id && it.item_type == ItemType::ROOT_ITEM)
+        };
         for (key, data) in &items {
             if key.item_type == ItemType::ROOT_ITEM {
                 let mended = self.mended_root(*key, data);
@@ -387,11 +392,11 @@ impl Drafting<'_> {
                 _ => {}
             }
         }
-        self.references(refs);
+        self.references(&refs);
     }
 
     /// Makes references and back references of subvolumes agree with the entries of directories.
-    fn references(&mut self, refs: BTreeMap<(u64, u64), Vec<u8>>) {
+    fn references(&mut self, refs: &BTreeMap<(u64, u64), Vec<u8>>) {
         let live: BTreeSet<u64> = self.subvolumes().into_iter().collect();
         let mut entries: BTreeMap<(u64, u64), Vec<u8>> = BTreeMap::new();
         for tree in self.state.trees().iter().filter(|tree| live.contains(&tree.id)) {
@@ -413,11 +418,8 @@ impl Drafting<'_> {
                 }
             });
         }
-        let named: BTreeSet<u64> = refs
-            .keys()
-            .filter(|it| entries.contains_key(it))
-            .map(|(_, child)| *child)
-            .collect();
+        let named: BTreeSet<u64> =
+            refs.keys().filter(|it| entries.contains_key(it)).map(|(_, child)| *child).collect();
         let mut wanted: BTreeMap<(u64, u64), Vec<u8>> = BTreeMap::new();
         for (names, written) in entries {
             // A snapshot has the entries of its source, which name nothing there.
@@ -425,9 +427,8 @@ impl Drafting<'_> {
                 wanted.insert(names, written);
             }
         }
-        let is_ref = |key: &&Key| {
-            [ItemType::ROOT_REF, ItemType::ROOT_BACKREF].contains(&key.item_type)
-        };
+        let is_ref =
+            |key: &&Key| [ItemType::ROOT_REF, ItemType::ROOT_BACKREF].contains(&key.item_type);
         let old: Vec<Key> = self.state.root_items.keys().filter(is_ref).copied().collect();
         for key in old {
             self.edit(ROOT_TREE, key, None);

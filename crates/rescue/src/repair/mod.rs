@@ -21,28 +21,31 @@ mod checksums;
 mod commit;
 mod copies;
 mod draft;
+mod error;
 mod files;
 mod plan;
 mod readable;
 mod references;
 mod space;
 mod update;
+mod wishes;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use larder_check::{Kind, KindFindings, Options, Progress, Report, Stopped, check};
+use larder_check::{KindFindings, Options, Progress, Report, Stopped, check};
 use larder_device::{Device, Overlay};
-use larder_format::SpaceKind;
 use larder_format::superblock::OFFSETS;
-use larder_volume::{OpenError, OpenOptions, ReadError, ScanError, Volume, WriteError, scan};
+use larder_volume::{OpenError, OpenOptions, Volume, WriteError, scan};
 use zerocopy::IntoBytes;
 
 use crate::undo::{UndoError, apply};
+pub use error::RepairError;
 pub use plan::{Action, Step};
 use readable::Readable;
+pub use wishes::Wishes;
 
 /// Bytes of changes that each device's overlay keeps in memory.
 const OVERLAY_BYTES: usize = 64 << 20;
@@ -50,92 +53,6 @@ const OVERLAY_BYTES: usize = 64 << 20;
 const MOST_ROUNDS: usize = 5;
 /// Findings of one kind that are answered at once.
 const KEPT_PER_KIND: usize = 10_000;
-
-/// What to do besides what findings ask for.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Wishes {
-    /// Read all data, too, and mend copies of it.
-    pub check_data_csum: bool,
-    /// Build the extent tree, block groups and free space anew.
-    pub init_extent_tree: bool,
-    /// Compute every checksum anew from the data as it is.
-    pub init_csum_tree: bool,
-    /// Drop the caches of free space, or build the free space tree anew.
-    pub clear_space_cache: bool,
-    /// Build the tree of uuids anew.
-    pub clear_uuid_tree: bool,
-    /// Drop the log.
-    pub zero_log: bool,
-    /// Set the sizes of devices right.
-    pub fix_device_size: bool,
-    /// Answer only findings of which this is done; all if empty. Others may remain.
-    pub only: &'static [Action],
-    /// Findings that were there before may remain.
-    pub partly: bool,
-}
-
-impl Wishes {
-    /// Whether findings of a kind are answered.
-    fn answers(&self, kind: Kind) -> bool {
-        self.only.is_empty() || self.only.contains(&Action::of(kind))
-    }
-
-    /// Whether so many findings of a kind may remain.
-    fn allows(&self, kind: Kind, count: u64, before: &Report) -> bool {
-        let may_remain = self.partly || !self.answers(kind);
-        may_remain && count <= before.count_of(kind)
-    }
-
-    fn is_any(&self) -> bool {
-        self.init_extent_tree
-            || self.init_csum_tree
-            || self.clear_space_cache
-            || self.clear_uuid_tree
-            || self.zero_log
-            || self.fix_device_size
-    }
-}
-
-/// Why a repair is not possible.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RepairError {
-    /// A device has no sound superblock.
-    #[error(transparent)]
-    Superblock(#[from] ScanError),
-    /// The volume cannot be opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// Something cannot be read that is needed.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// The overlay cannot be written.
-    #[error(transparent)]
-    Write(#[from] WriteError),
-    /// The changes cannot be applied.
-    #[error(transparent)]
-    Undo(#[from] UndoError),
-    /// The caller stopped it.
-    #[error(transparent)]
-    Stopped(#[from] Stopped),
-    /// There is no room for the new tree blocks.
-    #[error("no {} space is free for the new tree blocks", .0.name())]
-    NoSpace(SpaceKind),
-    /// A state that no repair is known for.
-    #[error("not possible yet where {0}")]
-    Unsupported(&'static str),
-    /// A block that is needed is lost.
-    #[error("no copy of block {logical} of tree {tree} can be read")]
-    Lost {
-        /// The tree.
-        tree: u64,
-        /// Its address.
-        logical: u64,
-    },
-    /// The size of the new trees does not settle.
-    #[error("the size of the new extent tree does not settle")]
-    Unsettled,
-}
 
 /// Whether a repair is good.
 #[derive(Debug)]
@@ -190,7 +107,7 @@ pub fn prepare(
     };
     let volume = open(&overlays, false)?;
     let before = look(&volume)?;
-    if !before.kinds.iter().any(|it| wishes.answers(it.kind)) && !wishes.is_any() {
+    if !before.kinds.iter().any(|it| wishes.chooses(it.kind)) && !wishes.is_any() {
         let (steps, notes) = (Vec::new(), Vec::new());
         let (after, verdict) = (before.clone(), Verdict::Sound);
         return Ok(Prepared { steps, notes, before, after, verdict, overlays });
@@ -225,7 +142,14 @@ pub fn prepare(
         }
     }
     let verdict = if reasons.is_empty() { Verdict::Proved } else { Verdict::Refused(reasons) };
-    Ok(Prepared { steps: plan::steps(&before), notes, before, after, verdict, overlays })
+    Ok(Prepared {
+        steps: plan::steps(&before, |kind| wishes.action(kind)),
+        notes,
+        before,
+        after,
+        verdict,
+        overlays,
+    })
 }
 
 fn open(overlays: &[Arc<Overlay>], write: bool) -> Result<Volume, OpenError> {
@@ -260,7 +184,8 @@ impl Repair<'_> {
                 }
             }
             drop(volume);
-            wishes = Wishes { only: wishes.only, ..Wishes::default() };
+            let Wishes { only, fix_data_checksum, .. } = wishes;
+            wishes = Wishes { fix_data_checksum, only, ..Wishes::default() };
             let before = self.after.count();
             self.after = look(&open(self.overlays, false)?)?;
             let is_done = !self.after.kinds.iter().any(|it| wishes.answers(it.kind));

@@ -23,6 +23,8 @@ pub enum Action {
     Files,
     /// Checksums that are missing are computed, those of nothing are removed.
     Checksums,
+    /// Data that matches no checksum is accepted as it is, and gets the checksum that it has.
+    Data,
     /// The tree of uuids is made anew.
     Uuids,
     /// Counts of quota groups are set.
@@ -36,35 +38,87 @@ pub enum Action {
 impl Action {
     /// What is done about findings of a kind.
     pub fn of(kind: Kind) -> Self {
-        use Kind::*;
         match kind {
-            SuperblockBad | SuperblocksDisagree | SuperblockField | BackupRoot
-            | SuperblockTotals | SystemChunkArray | SuperblockBytesUsed => Self::Superblocks,
-            BlockCopyBad | DataCopyBad | Parity => Self::Copies,
-            BlockUnreadable | BlockAddress | BlockLevel | BlockGeneration | BlockFsid
-            | BlockOwner | BlockFlags | BlockRefused | BlockStructure | BlockFirstKey
-            | BlockKeyRange | BlockEmpty | TreeIncomplete => Self::Blocks,
-            RootItem | MissingTree | RootReference | RootReferenceDangling | SubvolumeUnnamed => {
-                Self::Roots
-            }
-            Chunk | ChunkWithoutDeviceExtent | DeviceExtentWithoutChunk | DeviceExtentOverlap
-            | DeviceExtentRange | DeviceItem | DeviceBytesUsed => Self::Devices,
-            ChunkWithoutBlockGroup | BlockGroupWithoutChunk | BlockGroupFlags | BlockGroupUsed
-            | ExtentItem | ExtentOutsideBlockGroup | ExtentReferenceCount | ExtentMissing
-            | ExtentUnreferenced | BackReferenceMissing | BackReferenceDangling
-            | BackReferenceCount | ExtentMismatch | FreeSpaceTree | FreeSpaceInfo | SpaceCache
-            | ExtentOverlap => Self::Space,
-            InodeItem | InodeMissing | LinkCount | DirectorySize | DirectoryItems | NameHash
-            | EntryName | DuplicateName | EntryWithoutReference | ReferenceWithoutEntry
-            | EntryDangling | EntryType | OrphanMissing | WrongInodeType | FileExtentGap
-            | FileSize | InodeBytes | Symlink | UnexpectedItem | ItemKey | ItemFormat => {
-                Self::Files
-            }
-            ChecksumItem | ChecksumOverlap | ChecksumMissing | ChecksumUnexpected
-            | ChecksumDangling => Self::Checksums,
-            UuidTree => Self::Uuids,
-            QuotaItem | QuotaCount => Self::Quotas,
-            LogBlock | LogExtent => Self::Log,
+            Kind::SuperblockBad
+            | Kind::SuperblocksDisagree
+            | Kind::SuperblockField
+            | Kind::BackupRoot
+            | Kind::SuperblockTotals
+            | Kind::SystemChunkArray
+            | Kind::SuperblockBytesUsed => Self::Superblocks,
+            Kind::BlockCopyBad | Kind::DataCopyBad | Kind::Parity => Self::Copies,
+            Kind::BlockUnreadable
+            | Kind::BlockAddress
+            | Kind::BlockLevel
+            | Kind::BlockGeneration
+            | Kind::BlockFsid
+            | Kind::BlockOwner
+            | Kind::BlockFlags
+            | Kind::BlockRefused
+            | Kind::BlockStructure
+            | Kind::BlockFirstKey
+            | Kind::BlockKeyRange
+            | Kind::BlockEmpty
+            | Kind::TreeIncomplete => Self::Blocks,
+            Kind::RootItem
+            | Kind::MissingTree
+            | Kind::RootReference
+            | Kind::RootReferenceDangling
+            | Kind::SubvolumeUnnamed => Self::Roots,
+            Kind::Chunk
+            | Kind::ChunkWithoutDeviceExtent
+            | Kind::DeviceExtentWithoutChunk
+            | Kind::DeviceExtentOverlap
+            | Kind::DeviceExtentRange
+            | Kind::DeviceItem
+            | Kind::DeviceBytesUsed => Self::Devices,
+            Kind::ChunkWithoutBlockGroup
+            | Kind::BlockGroupWithoutChunk
+            | Kind::BlockGroupFlags
+            | Kind::BlockGroupUsed
+            | Kind::ExtentItem
+            | Kind::ExtentOutsideBlockGroup
+            | Kind::ExtentReferenceCount
+            | Kind::ExtentMissing
+            | Kind::ExtentUnreferenced
+            | Kind::BackReferenceMissing
+            | Kind::BackReferenceDangling
+            | Kind::BackReferenceCount
+            | Kind::ExtentMismatch
+            | Kind::FreeSpaceTree
+            | Kind::FreeSpaceInfo
+            | Kind::SpaceCache
+            | Kind::ExtentOverlap => Self::Space,
+            Kind::InodeItem
+            | Kind::InodeMissing
+            | Kind::LinkCount
+            | Kind::DirectorySize
+            | Kind::DirectoryItems
+            | Kind::NameHash
+            | Kind::EntryName
+            | Kind::DuplicateName
+            | Kind::EntryWithoutReference
+            | Kind::ReferenceWithoutEntry
+            | Kind::EntryDangling
+            | Kind::EntryType
+            | Kind::OrphanMissing
+            | Kind::WrongInodeType
+            | Kind::FileExtentGap
+            | Kind::FileSize
+            | Kind::InodeBytes
+            | Kind::Symlink
+            | Kind::UnexpectedItem
+            | Kind::ItemKey
+            | Kind::ItemFormat => Self::Files,
+            Kind::ChecksumItem
+            | Kind::ChecksumOverlap
+            | Kind::ChecksumMissing
+            | Kind::ChecksumUnexpected
+            | Kind::ChecksumDangling => Self::Checksums,
+            Kind::DataChecksum => Self::Data,
+            Kind::UuidTree => Self::Uuids,
+            Kind::QuotaItem | Kind::QuotaCount => Self::Quotas,
+            Kind::LogBlock | Kind::LogExtent => Self::Log,
             _ => Self::None,
         }
     }
@@ -74,6 +128,7 @@ impl Action {
         match self {
             Self::Blocks => Some("items in blocks of which no copy can be read"),
             Self::Log => Some("what programs synced since the last commit"),
+            Self::Data => Some("what the data was before it changed"),
             Self::Checksums => Some("the proof that data without a checksum is as it was written"),
             _ => None,
         }
@@ -91,10 +146,11 @@ impl fmt::Display for Action {
             Self::Space => "compute the extent tree, block groups and free space from all trees",
             Self::Files => "make names, inodes and their counts agree",
             Self::Checksums => "compute missing checksums from the data, remove those of nothing",
+            Self::Data => "accept data that matches no checksum as it is",
             Self::Uuids => "make the tree of uuids anew",
             Self::Quotas => "set the counts of quota groups",
             Self::Log => "drop the log, which cannot be replayed",
-            Self::None => "nothing: it cannot be repaired",
+            Self::None => "nothing",
         })
     }
 }
@@ -113,17 +169,17 @@ pub struct Step {
 }
 
 impl Step {
-    fn of(findings: &KindFindings) -> Self {
+    fn of(findings: &KindFindings, action: Action) -> Self {
         let mut files: Vec<AffectedFile> =
             findings.findings.iter().flat_map(|it| it.files.iter().cloned()).collect();
         files.sort_unstable();
         files.dedup();
         let KindFindings { kind, count, .. } = *findings;
-        Self { kind, count, action: Action::of(kind), files }
+        Self { kind, count, action, files }
     }
 }
 
-/// The steps for the findings of a check.
-pub(super) fn steps(report: &Report) -> Vec<Step> {
-    report.kinds.iter().map(Step::of).collect()
+/// The steps for the findings of a check; `action` says what is done about a kind.
+pub(super) fn steps(report: &Report, action: impl Fn(Kind) -> Action) -> Vec<Step> {
+    report.kinds.iter().map(|findings| Step::of(findings, action(findings.kind))).collect()
 }

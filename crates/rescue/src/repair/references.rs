@@ -140,8 +140,7 @@ impl Reader<'_> {
             let logical = larder_format::Logical(at.logical);
             let read = self.blocks.volume.read_copy(logical, copy, &mut header);
             let told = <larder_format::Header as zerocopy::FromBytes>::ref_from_bytes(&header);
-            read.is_ok()
-                && told.is_ok_and(|it| it.bytenr.get() == at.logical && it.level == level)
+            read.is_ok() && told.is_ok_and(|it| it.bytenr.get() == at.logical && it.level == level)
         });
         let told = <larder_format::Header as zerocopy::FromBytes>::ref_from_bytes(&header);
         if read { told.map_or(tree, |header| header.owner.get()) } else { tree }
@@ -166,7 +165,8 @@ impl Reader<'_> {
                     }
                     _ => 0,
                 };
-                self.found.blocks[number].first_key = children.first().map_or(first_key, |it| it.key);
+                self.found.blocks[number].first_key =
+                    children.first().map_or(first_key, |it| it.key);
                 for child in &children[gone..] {
                     let reference = if is_full {
                         BackRef::SharedBlock { parent: logical }
@@ -191,7 +191,9 @@ impl Reader<'_> {
     }
 
     fn extent(&mut self, key: Key, data: &[u8], leaf: usize) {
-        let Ok(FileExtent::Regular { header, extent, .. }) = FileExtent::parse(data) else { return };
+        let Ok(FileExtent::Regular { header, extent, .. }) = FileExtent::parse(data) else {
+            return;
+        };
         let (start, len_bytes) = (extent.disk_bytenr.get(), extent.disk_num_bytes.get());
         if start == 0 {
             return;

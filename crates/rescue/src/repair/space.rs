@@ -3,7 +3,7 @@
 use larder_format::{BlockGroupFlags, SpaceKind};
 use larder_volume::Volume;
 
-use super::RepairError;
+use super::error::RepairError;
 
 /// Ranges of address space, sorted and apart from each other.
 #[derive(Clone, Debug, Default)]
@@ -62,7 +62,8 @@ impl Free {
             used.extend(chunk.superblock_ranges().iter().map(|(at, len)| (at.0, at.0 + len)));
         }
         let used = Ranges::new(used);
-        let mut free = Self { nodesize, metadata: Vec::new(), system: Vec::new(), taken: Vec::new() };
+        let mut free =
+            Self { nodesize, metadata: Vec::new(), system: Vec::new(), taken: Vec::new() };
         for chunk in chunks.iter() {
             let list = if chunk.flags().contains(BlockGroupFlags::METADATA) {
                 &mut free.metadata

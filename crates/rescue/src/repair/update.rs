@@ -17,8 +17,8 @@ use larder_format::node::{
 use larder_format::{Key, Logical};
 use zerocopy::IntoBytes;
 
-use super::RepairError;
 use super::block::{Block, Blocks, Content, Pointer};
+use super::error::RepairError;
 use super::space::Free;
 
 /// Changes of items by key; `None` removes one.
@@ -128,11 +128,8 @@ fn put_pointers(bytes: &mut [u8], pointers: &[Pointer]) {
     let places = bytes[HEADER_SIZE..].chunks_exact_mut(size_of::<KeyPointer>());
     for (place, pointer) in places.zip(pointers) {
         let Pointer { key, logical, generation } = *pointer;
-        let pointer = KeyPointer {
-            key: key.into(),
-            blockptr: logical.into(),
-            generation: generation.into(),
-        };
+        let pointer =
+            KeyPointer { key: key.into(), blockptr: logical.into(), generation: generation.into() };
         place.copy_from_slice(pointer.as_bytes());
     }
 }
@@ -154,6 +151,9 @@ pub(super) fn leaves(items: Vec<(Key, Vec<u8>)>, nodesize: usize) -> Vec<Vec<(Ke
     cut
 }
 
+/// From a key to before another, or to the end.
+type KeyRange = (Key, Option<Key>);
+
 /// One change of one tree.
 pub(super) struct Update<'a> {
     pub(super) output: &'a Output<'a>,
@@ -161,7 +161,7 @@ pub(super) struct Update<'a> {
     pub(super) edits: &'a Edits,
     pub(super) free: &'a mut Free,
     /// Ranges of keys whose blocks are lost.
-    pub(super) lost: Vec<(Key, Option<Key>)>,
+    pub(super) lost: Vec<KeyRange>,
     /// Items outside of the range that their leaf has.
     strays: Edits,
 }
@@ -174,9 +174,8 @@ impl<'a> Update<'a> {
         root: Root,
         edits: &'a Edits,
         free: &'a mut Free,
-    ) -> Result<(Root, Vec<(Key, Option<Key>)>), RepairError> {
-        let mut update =
-            Self { output, tree, edits, free, lost: Vec::new(), strays: Edits::new() };
+    ) -> Result<(Root, Vec<KeyRange>), RepairError> {
+        let mut update = Self { output, tree, edits, free, lost: Vec::new(), strays: Edits::new() };
         let mut new = update.grow(root)?;
         let strays = std::mem::take(&mut update.strays);
         let lost = std::mem::take(&mut update.lost);
@@ -228,7 +227,7 @@ impl<'a> Update<'a> {
         }
         while found.len() > 1 {
             level += 1;
-            found = self.write_nodes(level, found)?;
+            found = self.write_nodes(level, &found)?;
         }
         let Pointer { logical, generation, .. } = found[0];
         Ok(Root { logical, generation, level })
@@ -244,7 +243,8 @@ impl<'a> Update<'a> {
         mut items: Vec<(Key, Vec<u8>)>,
     ) -> Result<Vec<Pointer>, RepairError> {
         let nodesize = self.output.blocks.nodesize();
-        let too_long = |item: &(Key, Vec<u8>)| item.1.len() > nodesize - HEADER_SIZE - ITEM_HEADER_SIZE;
+        let too_long =
+            |item: &(Key, Vec<u8>)| item.1.len() > nodesize - HEADER_SIZE - ITEM_HEADER_SIZE;
         items.retain(|item| !too_long(item));
         let mut written = Vec::new();
         for mut leaf in leaves(items, nodesize) {
@@ -259,7 +259,7 @@ impl<'a> Update<'a> {
     fn write_nodes(
         &mut self,
         level: u8,
-        pointers: Vec<Pointer>,
+        pointers: &[Pointer],
     ) -> Result<Vec<Pointer>, RepairError> {
         let most = max_key_pointers(self.output.blocks.nodesize());
         // Parts of equal length, so that no node has one child only.
@@ -296,7 +296,7 @@ impl<'a> Update<'a> {
                     return Ok(vec![Pointer { key: children[0].key, ..at }]);
                 }
                 below.sort_by_key(|pointer| pointer.key);
-                if below.is_empty() { Ok(below) } else { self.write_nodes(level, below) }
+                if below.is_empty() { Ok(below) } else { self.write_nodes(level, &below) }
             }
         }
     }

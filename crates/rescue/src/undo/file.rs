@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larder_device::{Device, DeviceError, Overlay};
+use larder_format::ChecksumType;
 use larder_platform::OsStrExt;
 use larder_platform::OsStringExt;
 use larder_platform::errno::in_words;
@@ -81,6 +82,17 @@ pub enum UndoError {
     Device(#[from] DeviceError),
 }
 
+pub(super) fn sum(bytes: &[u8]) -> u64 {
+    let sum = ChecksumType::Xxhash.compute(bytes);
+    u64::from_le_bytes(sum.as_bytes().try_into().expect("8 bytes"))
+}
+
+/// Makes a file or its absence durable.
+pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    larder_platform::sync_directory(folder.unwrap_or(Path::new(".")))
+}
+
 /// A device of the repair.
 pub(super) struct UndoDevice {
     pub(super) path: PathBuf,
@@ -108,7 +120,7 @@ impl Record {
     }
 
     fn own_sum(&self) -> u64 {
-        super::sum(&[self.header(), self.old.clone()].concat())
+        sum(&[self.header(), self.old.clone()].concat())
     }
 }
 
@@ -135,7 +147,7 @@ impl Writer {
             header.extend(name);
             header.extend(overlay.len_bytes().to_le_bytes());
         }
-        header.extend(super::sum(&header).to_le_bytes());
+        header.extend(sum(&header).to_le_bytes());
         let mut writer = Self { path: path.to_owned(), out: BufWriter::new(file), records: 0 };
         writer.write(&header)?;
         Ok(writer)
@@ -161,7 +173,7 @@ impl Writer {
             .out
             .flush()
             .and_then(|()| self.out.get_ref().sync_all())
-            .and_then(|()| super::sync_folder_of(&self.path));
+            .and_then(|()| sync_folder_of(&self.path));
         durable.map_err(|source| UndoError::File { path: self.path, source })
     }
 }
@@ -197,7 +209,7 @@ impl Reader {
             let path = PathBuf::from(std::ffi::OsString::from_vec(name));
             reader.devices.push(UndoDevice { path, len_bytes });
         }
-        if reader.long_number()? != super::sum(&header) {
+        if reader.long_number()? != sum(&header) {
             return Err(reader.damaged());
         }
         Ok(reader)

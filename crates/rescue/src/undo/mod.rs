@@ -19,11 +19,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larder_device::{Device, DeviceError, Overlay};
-use larder_format::ChecksumType;
 use larder_format::superblock::OFFSETS;
 
 pub use file::UndoError;
-use file::{Reader, Record, Writer};
+use file::{Reader, Record, Writer, sum, sync_folder_of};
 
 /// Writes what `overlays` changed to the devices below them, after saving what is there to the new
 /// file `undo`. `names` are the paths of the devices. Returns the bytes that were overwritten.
@@ -79,11 +78,6 @@ fn rank(offset: u64) -> u8 {
 
 fn flush(overlays: &[Arc<Overlay>]) -> Result<(), DeviceError> {
     overlays.iter().try_for_each(|overlay| overlay.below().flush())
-}
-
-fn sum(bytes: &[u8]) -> u64 {
-    let sum = ChecksumType::Xxhash.compute(bytes);
-    u64::from_le_bytes(sum.as_bytes().try_into().expect("8 bytes"))
 }
 
 /// The devices that an undo file names.
@@ -142,12 +136,6 @@ fn check_superblock(device: &dyn Device, record: &Record) -> Result<(), UndoErro
         return Err(UndoError::WrittenSince { device: device.name().to_owned() });
     }
     Ok(())
-}
-
-/// Makes a file or its absence durable.
-fn sync_folder_of(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    larder_platform::sync_directory(folder.unwrap_or(Path::new(".")))
 }
 
 /// Removes an undo file that nobody will need.

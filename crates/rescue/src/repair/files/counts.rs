@@ -5,7 +5,7 @@ use larder_format::objectid::FIRST_FREE;
 use larder_format::{ItemType, Key};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::{Inode, Known, Tree};
+use super::tree::{Inode, Known, Tree};
 
 /// In a second.
 const NANOSECONDS: u32 = 1_000_000_000;

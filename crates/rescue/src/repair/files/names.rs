@@ -7,7 +7,7 @@ use larder_format::objectid::FIRST_FREE;
 use larder_format::{ItemType, Key, name_hash};
 use zerocopy::FromZeros;
 
-use super::{Entry, Known, Reference, Tree};
+use super::tree::{Entry, Known, Reference, Tree};
 
 /// Where inodes without names go.
 const LOST_FOUND: &[u8] = b"lost+found";
@@ -90,12 +90,8 @@ fn restore_inodes(tree: &mut Tree, known: Known, notes: &mut Vec<String>) {
     for directory in directories {
         tree.inodes.entry(directory).or_default();
     }
-    let lost: Vec<u64> = tree
-        .inodes
-        .iter()
-        .filter(|(_, inode)| inode.item.is_none())
-        .map(|(ino, _)| *ino)
-        .collect();
+    let lost: Vec<u64> =
+        tree.inodes.iter().filter(|(_, inode)| inode.item.is_none()).map(|(ino, _)| *ino).collect();
     for ino in lost {
         let file_type = tree.type_by_content(ino);
         let inode = tree.inodes.get_mut(&ino).expect("is there");
@@ -215,7 +211,7 @@ fn is_sound(tree: &Tree, directory: u64, told: &Told) -> bool {
 }
 
 /// Whether a file can have this name.
-pub(in super::super) fn is_name(name: &[u8]) -> bool {
+pub(crate) fn is_name(name: &[u8]) -> bool {
     (1..=NAME_MAX).contains(&name.len())
         && !name.contains(&0)
         && !name.contains(&b'/')
@@ -264,13 +260,14 @@ fn choose(tree: &Tree, directory: u64, name: &[u8], told: &Told) -> Option<Link>
         .or(told.by_index.first().map(|it| it.0))
         .filter(|index| *index >= FIRST_INDEX);
     let transid = entries().map(|entry| entry.transid).next().unwrap_or(1);
-    let name = if is_name(name) {
-        name.to_vec()
-    } else {
-        format!("ino-{}", target.objectid).into_bytes()
-    };
+    let name =
+        if is_name(name) { name.to_vec() } else { format!("ino-{}", target.objectid).into_bytes() };
     tree.inodes.get(&directory)?;
-    Some(Link { directory, index, entry: Entry { target, transid, file_type: file_type as u8, name } })
+    Some(Link {
+        directory,
+        index,
+        entry: Entry { target, transid, file_type: file_type as u8, name },
+    })
 }
 
 /// Removes all that tells a name.
@@ -327,13 +324,16 @@ fn write_references(tree: &mut Tree, ino: u64, directory: u64, name: &[u8]) {
     let (extended, plain): (Vec<&Reference>, Vec<&Reference>) =
         own.partition(|it| inode.extended.contains(&it.name));
     let mut data = Vec::new();
-    plain.iter().for_each(|it| InodeRef { index: it.index, name: &it.name }.write(&mut data));
+    for it in &plain {
+        InodeRef { index: it.index, name: &it.name }.write(&mut data);
+    }
     let key = Key::new(ino, ItemType::INODE_REF, directory);
     let mut changed = vec![(key, data)];
     if inode.extended.contains(name) {
         let hash = name_hash::extended_ref(directory, name);
         let mut data = Vec::new();
-        for it in extended.iter().filter(|it| name_hash::extended_ref(directory, &it.name) == hash) {
+        for it in extended.iter().filter(|it| name_hash::extended_ref(directory, &it.name) == hash)
+        {
             let Reference { directory, index, name } = it;
             InodeExtref { parent: *directory, index: *index, name }.write(&mut data);
         }

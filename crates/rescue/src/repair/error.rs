@@ -1,0 +1,48 @@
+//! Why a repair is not possible.
+
+use larder_check::Stopped;
+use larder_format::SpaceKind;
+use larder_volume::{OpenError, ReadError, ScanError, WriteError};
+
+use crate::undo::UndoError;
+
+/// Why a repair is not possible.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RepairError {
+    /// A device has no sound superblock.
+    #[error(transparent)]
+    Superblock(#[from] ScanError),
+    /// The volume cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Something cannot be read that is needed.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The overlay cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The changes cannot be applied.
+    #[error(transparent)]
+    Undo(#[from] UndoError),
+    /// The caller stopped it.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+    /// There is no room for the new tree blocks.
+    #[error("no {} space is free for the new tree blocks", .0.name())]
+    NoSpace(SpaceKind),
+    /// A state that no repair is known for.
+    #[error("not possible yet where {0}")]
+    Unsupported(&'static str),
+    /// A block that is needed is lost.
+    #[error("no copy of block {logical} of tree {tree} can be read")]
+    Lost {
+        /// The tree.
+        tree: u64,
+        /// Its address.
+        logical: u64,
+    },
+    /// The size of the new trees does not settle.
+    #[error("the size of the new extent tree does not settle")]
+    Unsettled,
+}
