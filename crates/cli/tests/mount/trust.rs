@@ -265,6 +265,29 @@ fn strangers_hold_up_no_client() {
     mounted.finish();
 }
 
+/// Root of a container may have the uid of root, and a directory of the mount.
+#[test]
+fn root_of_a_container_keeps_no_administrator_out() {
+    let mounted = Mounted::in_foreground();
+    let name = socket_of(&mounted);
+    let top = || File::open(mounted.path()).unwrap();
+    let held = token(top()).unwrap();
+    let none = CapabilitySet::empty();
+    let clients = with_capabilities(none, || {
+        (0..200).for_each(|_| drop(token(top()).unwrap()));
+        let client = |_| {
+            let (mut channel, _) = Channel::of(top()).ok()??;
+            channel.call(&Request::Commit, &mut |_, _| Ok(())).ok().map(|_| channel)
+        };
+        (0..20).filter_map(client).collect::<Vec<_>>()
+    });
+    assert!(!clients.is_empty());
+    let shown = answer(&name, move |socket| Authority::Token(held).show(socket));
+    assert_eq!(shown, Some(Kind::Done), "the token is valid, and there is room");
+    drop(clients);
+    mounted.finish();
+}
+
 /// A token of a read-only view, and requests that only some may make.
 #[test]
 fn a_token_says_what_its_caller_may() {

@@ -6,7 +6,8 @@
 //! - A token is redeemed once, within [`LIFETIME`].
 //! - What a caller may do was read while the caller waited for the token. The process that redeems
 //!   it, and what that process has become since, do not matter.
-//! - A user has a bounded number of tokens, and takes none from another user.
+//! - A user has a bounded number of tokens, and takes none from another user; root of a container
+//!   takes none from callers that administer the file system.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -27,7 +28,7 @@ use crate::server::thread::Thread;
 
 /// How long a token can be redeemed.
 const LIFETIME: Duration = Duration::from_secs(60);
-/// The most tokens of a user. A further one replaces the oldest.
+/// The most tokens of a user, with and without administering. A further one replaces the oldest.
 const MOST_OF_USER: usize = 128;
 
 /// An inode that a caller had open, and the caller.
@@ -56,9 +57,9 @@ impl Grants {
         let token = Token { words: [first, second] };
         let mut waiting = self.0.lock();
         waiting.retain(|(_, given, _)| given.elapsed() < LIFETIME);
-        let is_theirs = |(_, _, other): &(Token, Instant, Grant)| {
-            other.ids.seen().user == grant.ids.seen().user
-        };
+        let kind = |grant: &Grant| (grant.ids.seen().user, grant.administers());
+        let own = kind(&grant);
+        let is_theirs = |(_, _, other): &(Token, Instant, Grant)| kind(other) == own;
         if waiting.iter().filter(|it| is_theirs(it)).count() >= MOST_OF_USER
             && let Some(oldest) = waiting.iter().position(is_theirs)
         {
@@ -121,6 +122,11 @@ impl Grant {
         is_served(self.ids.seen().user, owner)
     }
 
+    /// Whether the caller may act for the file system as a whole.
+    pub(super) fn administers(&self) -> bool {
+        self.has(CapabilitySet::SYS_ADMIN)
+    }
+
     /// Refuses callers that may not act for the file system as a whole.
     pub(super) fn check_administers(&self) -> Result<(), Refusal> {
         self.check_has(CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN")
@@ -131,8 +137,12 @@ impl Grant {
         self.check_has(Caller::EVERYTHING, "all capabilities of root")
     }
 
+    fn has(&self, capabilities: CapabilitySet) -> bool {
+        self.is_owner || self.thread.capabilities().contains(capabilities)
+    }
+
     fn check_has(&self, capabilities: CapabilitySet, named: &str) -> Result<(), Refusal> {
-        if self.is_owner || self.thread.capabilities().contains(capabilities) {
+        if self.has(capabilities) {
             return Ok(());
         }
         let message = format!(

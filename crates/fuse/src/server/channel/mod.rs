@@ -6,6 +6,8 @@
 //! - A connection has a thread of its own, and there are at most [`MOST_CONNECTIONS`]: no client
 //!   holds up a request of the kernel. Clients that have shown nothing yet do not count: there are
 //!   at most as many, and a new one takes the place of the oldest.
+//! - Clients that do not administer the file system leave room for those that do: root of a
+//!   container keeps nobody out.
 //! - Serving ends when the mount does: the server shuts open connections down and waits for their
 //!   threads. Those that asked how the server ends stay open until it says so.
 
@@ -38,6 +40,8 @@ use self::grants::Grants;
 
 /// The most connections at a time; more are closed at once.
 const MOST_CONNECTIONS: usize = 16;
+/// The most of them by clients that do not administer the file system.
+const MOST_OF_OTHERS: usize = 8;
 
 /// The channel's name, its tokens and its connections. They outlast an exchange of servers.
 #[derive(Debug, Default)]
@@ -51,10 +55,16 @@ pub(super) struct Channel {
 struct Connections {
     /// Those that have shown nothing yet, the oldest first.
     strangers: VecDeque<(u64, UnixStream)>,
-    open: HashMap<u64, UnixStream>,
+    open: HashMap<u64, Served>,
     /// Clients that asked how the server ends.
     watching: Vec<UnixStream>,
     is_ending: bool,
+}
+
+#[derive(Debug)]
+struct Served {
+    socket: UnixStream,
+    administers: bool,
 }
 
 impl Channel {
@@ -84,13 +94,14 @@ impl Channel {
     }
 
     /// Enters a connection that has shown its authority, unless there are too many.
-    fn enter(&self, number: u64) -> bool {
+    fn enter(&self, number: u64, administers: bool) -> bool {
         let Connections { strangers, open, .. } = &mut *self.connections.lock();
         let stranger = strangers.iter().position(|(it, _)| *it == number);
         let Some((_, socket)) = stranger.and_then(|it| strangers.remove(it)) else { return false };
-        let has_room = open.len() < MOST_CONNECTIONS;
+        let others = open.values().filter(|served| !served.administers).count();
+        let has_room = open.len() < MOST_CONNECTIONS && (administers || others < MOST_OF_OTHERS);
         if has_room {
-            open.insert(number, socket);
+            open.insert(number, Served { socket, administers });
         }
         has_room
     }
@@ -106,7 +117,7 @@ impl Channel {
         let mut connections = self.connections.lock();
         connections.is_ending = true;
         let strangers = connections.strangers.iter().map(|(_, socket)| socket);
-        for socket in connections.open.values().chain(strangers) {
+        for socket in connections.open.values().map(|served| &served.socket).chain(strangers) {
             // It fails if the other end has gone already.
             let _ = shutdown(socket, Shutdown::Both);
         }

@@ -130,7 +130,11 @@ fn serve_connection(
             return Ok(Next::Nothing);
         }
     };
-    if !exchange.channel.enter(number) {
+    let administers = match &authorized {
+        Authorized::By(grant) => grant.administers(),
+        Authorized::ByImage { is_writable } => *is_writable,
+    };
+    if !exchange.channel.enter(number, administers) {
         answer(socket, Err(refuse(Errno::BUSY, "its server serves too many clients already")))?;
         return Ok(Next::Nothing);
     }
