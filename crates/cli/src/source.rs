@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use larder::{Filesystem, Inode, MountedFilesystem, OpenOptions, Overview, Rescue, Subvolume};
+use larder::{
+    DeletedFiles, Filesystem, Inode, MountedFilesystem, OpenOptions, Overview, Rescue, Subvolume,
+};
 use larder_copy::new_inode;
 use larder_device::{Access, InUse};
 use larder_fuse::usage::MountTable;
@@ -143,7 +145,22 @@ impl Source {
     pub fn open_for_rescue(&self, image: &Path) -> anyhow::Result<Filesystem> {
         let rescue = self.rescue.or(Some(Rescue::ALL));
         let devices = self.devices.clone();
-        Self { devices, degraded: true, rescue, place: self.place }.open(image)
+        let source = Self { devices, degraded: true, rescue, place: self.place };
+        source.open_as(image, source.options().salvage(true))
+    }
+
+    /// Opens the file system on `image` however damaged it is, to learn the names of subvolumes.
+    pub fn open_for_reading_names(&self, image: &Path) -> anyhow::Result<Filesystem> {
+        Ok(self.options().degraded(true).rescue(Rescue::ALL).open(self.paths(image)?)?)
+    }
+
+    /// Finds the deleted files of the file system on `image`.
+    pub fn find_deleted(&self, image: &Path) -> anyhow::Result<DeletedFiles> {
+        ensure!(!state::is_earlier(image), "{}: --deleted searches all states", image.display());
+        self.expect_image(image)?;
+        let paths = self.paths(image)?;
+        warn_if_in_use(&located(&paths, self.place.place()));
+        Ok(state::search_shown(self.options()).find_deleted(&paths)?)
     }
 
     /// Opens the file system on `image` to learn which one it is, and its devices: that stays the
@@ -154,12 +171,15 @@ impl Source {
     }
 
     fn open_with(&self, image: &Path, degraded: bool) -> anyhow::Result<Filesystem> {
+        self.open_as(image, self.options().degraded(degraded))
+    }
+
+    fn open_as(&self, image: &Path, options: OpenOptions) -> anyhow::Result<Filesystem> {
         let (image, generation) = state::split(image);
         self.expect_image(&image)?;
         let paths = self.paths(&image)?;
         warn_if_in_use(&located(&paths, self.place.place()));
-        let options = state::search_shown(self.options()).generation(generation);
-        let options = options.degraded(degraded);
+        let options = state::search_shown(options).generation(generation);
         let filesystem = match self.rescue {
             Some(_) => report::on_terminal(LogLevel::Warn, || options.open(&paths))??,
             None => options.open(&paths)?,

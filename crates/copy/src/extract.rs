@@ -215,7 +215,7 @@ impl Visitor for Extract<'_> {
     fn leave(&mut self, node: &Visited<'_>) -> anyhow::Result<()> {
         self.finish(&self.target_of(node.path), node.inode)?;
         ensure!(!node.inode.is_lost(), "its owner, mode and times are lost");
-        Ok(())
+        expect_certain(node.inode, "names in it may be missing")
     }
 }
 
@@ -246,8 +246,15 @@ impl Extract<'_> {
             }
         }
         self.finish(&target, node.inode)?;
-        lost.into_result()
+        lost.into_result()?;
+        expect_certain(node.inode, "parts of it may be missing or out of date")
     }
+}
+
+/// Fails if lost blocks may have said something else of an inode.
+fn expect_certain(inode: &Inode, doubt: &str) -> anyhow::Result<()> {
+    ensure!(!inode.is_in_doubt(), "a tree block is lost that had items of it: {doubt}");
+    Ok(())
 }
 
 /// The attributes that can be read, and the first error.

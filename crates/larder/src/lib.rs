@@ -66,6 +66,7 @@ pub mod check;
 mod checked_commits;
 #[cfg(target_os = "linux")]
 pub mod copy;
+mod deleted;
 pub mod device;
 mod find;
 pub mod mkfs;
@@ -85,6 +86,7 @@ pub mod commands {
     };
 }
 
+pub use deleted::DeletedFiles;
 pub use find::{
     FilesystemName, block_devices, find_filesystem, find_filesystems, find_filesystems_named,
     find_further_devices, is_seed, is_still_on, uuid_of,
@@ -113,7 +115,7 @@ pub use larder_format::item::{
 };
 pub use larder_format::{ItemType, Key, Profile, Uuid};
 #[doc(inline)]
-pub use larder_rescue::Progress as SearchProgress;
+pub use larder_rescue::{DeletedFile, Progress as SearchProgress};
 #[doc(inline)]
 pub use larder_stream::{
     Checkpoints as ReceiveCheckpoints, CommandError, CommandProblem, Event as ReceiveEvent,

@@ -10,7 +10,9 @@ use std::time::Duration;
 use larder_device::{Access, Device};
 use larder_filesystem::{ResyncProgress, Tuning, WriteCompression, WriteOptions, WritePolicy};
 use larder_image::Place;
-use larder_rescue::{Progress as SearchProgress, RescueError, find_newest_state, find_state};
+use larder_rescue::{
+    Found, Progress as SearchProgress, RescueError, find_newest_state, find_state, salvage,
+};
 use larder_volume::{OpenError, Rescue, StateRoot, Volume};
 
 use crate::find::is_seed_at;
@@ -34,8 +36,9 @@ pub struct OpenOptions {
     place: Place,
     degraded: bool,
     rescue: Rescue,
+    salvage: bool,
     generation: Option<u64>,
-    cache_bytes: usize,
+    pub(crate) cache_bytes: usize,
     objects_bytes: u64,
     commit_interval: Option<Duration>,
     commit_bytes: Option<usize>,
@@ -58,6 +61,7 @@ impl OpenOptions {
             place: Place::Found,
             degraded: false,
             rescue: Rescue::default(),
+            salvage: false,
             generation: None,
             cache_bytes: CACHE_BYTES,
             objects_bytes: larder_image::OBJECTS_BYTES,
@@ -107,10 +111,23 @@ impl OpenOptions {
     /// [`use_backup_root`](Rescue::use_backup_root), the newest earlier commit whose roots can be
     /// read is opened if those of the last one cannot: one that a superblock names, or one that is
     /// found on the devices. It is open for reading only, and blocks below its roots may be gone.
-    /// All else is for reading.
+    /// With [`ignore_bad_roots`](Rescue::ignore_bad_roots) too, chunks and trees are put together
+    /// from all blocks on the devices if the chunk tree or every root is lost. All else is for
+    /// reading.
     #[must_use]
     pub fn rescue(mut self, rescue: Rescue) -> Self {
         self.rescue = rescue;
+        self
+    }
+
+    /// Looks for lost tree blocks before anything is read, by reading all metadata on the devices
+    /// once, if [`rescue`](Self::rescue) does without bad roots and may use others. If blocks are
+    /// lost that lead to files, older ones take their place, and what they concern is
+    /// [in doubt](crate::Inode::is_in_doubt). Without this, that happens only if the chunk tree or
+    /// the root of the root tree cannot be read.
+    #[must_use]
+    pub fn salvage(mut self, salvage: bool) -> Self {
+        self.salvage = salvage;
         self
     }
 
@@ -244,6 +261,14 @@ impl OpenOptions {
     /// Opens the file system on the image files and block devices at `paths`, in any order. Each may
     /// be a whole disk, with the file system in a [partition](Self::place).
     pub fn open<P: AsRef<Path>>(&self, paths: impl IntoIterator<Item = P>) -> Result<Filesystem> {
+        self.open_devices(self.devices(paths)?)
+    }
+
+    /// The devices at `paths`.
+    pub(crate) fn devices<P: AsRef<Path>>(
+        &self,
+        paths: impl IntoIterator<Item = P>,
+    ) -> Result<Vec<Arc<dyn Device>>> {
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
         let paths: Vec<P> = paths.into_iter().collect();
         for path in paths.iter().map(AsRef::as_ref) {
@@ -258,7 +283,7 @@ impl OpenOptions {
             let memory = self.objects_bytes;
             devices.push(larder_image::open_within(path, access, self.place, memory)?);
         }
-        self.open_devices(devices)
+        Ok(devices)
     }
 
     /// Opens the file system on `devices`, in any order.
@@ -270,19 +295,7 @@ impl OpenOptions {
             write: self.write,
             ..Default::default()
         };
-        let mut volume = Volume::open(devices.clone(), &options)?;
-        if self.rescue.use_backup_root && !self.write && !volume.has_root_tree() {
-            let found = find_newest_state(devices.clone(), &self.tell_search());
-            if let Some(state) = found.map_err(open_error)? {
-                let options = larder_volume::OpenOptions { state: Some(state), ..options };
-                volume = Volume::open(devices, &options)?;
-                let generation = state.generation;
-                tracing::warn!(
-                    "no superblock leads to roots that can be read: shown as after generation \
-                     {generation}, whose roots are still on a device"
-                );
-            }
-        }
+        let volume = self.volume(devices, &options)?;
         let volume = Arc::new(volume);
         let cache_bytes = self.cache_bytes;
         Ok(if self.write {
@@ -304,6 +317,51 @@ impl OpenOptions {
         })
     }
 
+    /// Opens a volume: of a damaged file system the best that is left, as far as `rescue` allows.
+    fn volume(
+        &self,
+        devices: Vec<Arc<dyn Device>>,
+        options: &larder_volume::OpenOptions,
+    ) -> Result<Volume> {
+        let opened = Volume::open(devices.clone(), options);
+        let Rescue { use_backup_root, ignore_bad_roots, .. } = self.rescue;
+        if self.write || options.state.is_some() || !use_backup_root {
+            return Ok(opened?);
+        }
+        match &opened {
+            Ok(volume) if volume.has_root_tree() && !(self.salvage && ignore_bad_roots) => {
+                return Ok(opened?);
+            }
+            Err(OpenError::MissingDevices { .. }) if !self.degraded => return Ok(opened?),
+            _ => {}
+        }
+        let found = if ignore_bad_roots {
+            salvage(devices.clone(), self.rescue, &self.tell_search())
+        } else {
+            let state = find_newest_state(devices.clone(), &self.tell_search());
+            state.map(|state| state.map_or(Found::Nothing, Found::Earlier))
+        };
+        match found.map_err(open_error)? {
+            Found::Sound | Found::Nothing => Ok(opened?),
+            Found::Earlier(state) => {
+                let generation = state.generation;
+                tracing::warn!(
+                    "no superblock leads to roots that can be read: shown as after generation \
+                     {generation}, whose roots are still on a device"
+                );
+                let options = larder_volume::OpenOptions { state: Some(state), ..*options };
+                Ok(Volume::open(devices, &options)?)
+            }
+            Found::Salvaged(volume) => {
+                let lost = opened.err().map(|error| format!(" ({error})")).unwrap_or_default();
+                tracing::warn!(
+                    "tree blocks are lost{lost}: shown as put together from all blocks that are left"
+                );
+                Ok(*volume)
+            }
+        }
+    }
+
     /// The root of the state to open, unless that is the last one.
     fn state(&self, devices: &[Arc<dyn Device>]) -> Result<Option<StateRoot>> {
         let Some(generation) = self.generation else { return Ok(None) };
@@ -311,7 +369,7 @@ impl OpenOptions {
         Ok(Some(found.map_err(open_error)?))
     }
 
-    fn tell_search(&self) -> impl Fn(SearchProgress) -> ControlFlow<()> + Sync {
+    pub(crate) fn tell_search(&self) -> impl Fn(SearchProgress) -> ControlFlow<()> + Sync {
         |now| {
             (self.search_progress)(now);
             ControlFlow::Continue(())
@@ -351,7 +409,7 @@ impl fmt::Debug for OpenOptions {
     }
 }
 
-fn open_error(error: RescueError) -> OpenError {
+pub(crate) fn open_error(error: RescueError) -> OpenError {
     match error {
         RescueError::Superblock(error) => error.into(),
         RescueError::Open(error) => error,

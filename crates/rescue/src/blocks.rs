@@ -1,7 +1,11 @@
 //! The tree blocks that were found.
 
-use larder_format::Logical;
+use std::sync::Arc;
+
 use larder_format::node::KeyPointer;
+use larder_format::objectid::{ROOT_TREE, is_subvolume};
+use larder_format::tree_check::{self, Context};
+use larder_format::{DiskKey, Key, Logical, Node};
 use larder_volume::{BlockExpectation, StateRoot, Volume};
 
 use crate::evidence::Evidence;
@@ -16,6 +20,35 @@ pub(crate) struct Block {
     /// Index of the device.
     pub(crate) member: u32,
     pub(crate) level: u8,
+    /// Its first key; in an empty leaf the greatest key.
+    pub(crate) first: DiskKey,
+    /// Its last key; in an empty leaf the smallest key.
+    pub(crate) last: DiskKey,
+    /// Whether it has an item that cannot be.
+    pub(crate) has_bad_item: bool,
+}
+
+impl Block {
+    /// The block in `node`, at `physical` of the device with this index.
+    pub(crate) fn of(node: Node<'_>, context: &Context, member: u32, physical: u64) -> Self {
+        let header = node.header();
+        Self {
+            logical: header.bytenr.get(),
+            generation: header.generation.get(),
+            owner: header.owner.get(),
+            physical,
+            member,
+            level: header.level,
+            first: node.first_key().unwrap_or(Key::MAX).into(),
+            last: node.last_key().unwrap_or(Key::MIN).into(),
+            has_bad_item: node.is_leaf() && tree_check::check_node(node, context).is_err(),
+        }
+    }
+
+    /// What leads to it.
+    pub(crate) fn pointer(&self) -> Pointer {
+        Pointer { logical: self.logical, generation: self.generation, level: self.level }
+    }
 }
 
 /// What leads to a tree block.
@@ -52,24 +85,33 @@ impl Pointer {
 }
 
 /// All copies of all tree blocks that were found, in the order of addresses and generations.
-pub(crate) struct Blocks<'a> {
-    evidence: &'a Evidence,
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    pub(crate) evidence: Arc<Evidence>,
     found: Vec<Block>,
-    /// The volume, if it can rebuild blocks of a missing device from parity.
-    rebuilding: Option<&'a Volume>,
 }
 
-impl<'a> Blocks<'a> {
-    pub(crate) fn new(evidence: &'a Evidence, mut found: Vec<Block>) -> Self {
+impl Blocks {
+    pub(crate) fn new(evidence: Arc<Evidence>, mut found: Vec<Block>) -> Self {
         found.sort_unstable_by_key(|it| (it.logical, it.generation, it.member, it.physical));
+        Self { evidence, found }
+    }
+
+    /// The volume, if it can rebuild blocks of a missing device from parity.
+    fn rebuilding(&self) -> Option<&Volume> {
         let lacks_device = |volume: &&Volume| volume.devices().iter().any(|it| it.is_missing());
-        let rebuilding = evidence.volume.as_ref().ok().filter(lacks_device);
-        Self { evidence, found, rebuilding }
+        self.evidence.volume.as_ref().ok().filter(lacks_device)
     }
 
     /// All copies.
     pub(crate) fn all(&self) -> &[Block] {
         &self.found
+    }
+
+    /// Whether any block of a tree of files, or of the root tree, has an item that cannot be.
+    pub(crate) fn has_bad_items(&self) -> bool {
+        let is_read = |tree: u64| tree == ROOT_TREE || is_subvolume(tree);
+        self.found.iter().any(|block| block.has_bad_item && is_read(block.owner))
     }
 
     /// The first copy of the block that `pointer` leads to, by its index.
@@ -116,7 +158,7 @@ impl<'a> Blocks<'a> {
 
     /// Rebuilds a block of a missing device.
     fn rebuild(&self, pointer: &Pointer, bytes: &mut [u8]) -> bool {
-        let Some(volume) = self.rebuilding else { return false };
+        let Some(volume) = self.rebuilding() else { return false };
         let logical = Logical(pointer.logical);
         volume.chunk_at(logical).is_some_and(|chunk| chunk.has_parity())
             && volume.read_tree_block(logical, &pointer.expected(), bytes).is_ok()

@@ -3,18 +3,22 @@
 use std::sync::Arc;
 
 use larder_device::Device;
+use larder_format::item::DevItem;
 use larder_format::{ChecksumType, Node, Superblock, Uuid};
 use larder_volume::{OpenError, OpenOptions, Rescue, Volume, scan};
 
 use crate::RescueError;
 
 /// A device and the id that its superblock gives it.
+#[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) devid: u64,
+    pub(crate) dev_item: DevItem,
     pub(crate) device: Arc<dyn Device>,
 }
 
 /// What is known before anything is searched for.
+#[derive(Debug)]
 pub(crate) struct Evidence {
     pub(crate) members: Vec<Member>,
     /// The newest superblock.
@@ -32,8 +36,9 @@ impl Evidence {
         for device in &devices {
             let superblock = scan(device.as_ref())?.superblock;
             fsids.push(superblock.metadata_uuid());
-            let devid = superblock.dev_item.devid.get();
-            members.push(Member { devid, device: device.clone() });
+            let dev_item = superblock.dev_item;
+            let devid = dev_item.devid.get();
+            members.push(Member { devid, dev_item, device: device.clone() });
             let generation = |superblock: &Superblock| superblock.generation.get();
             if newest.as_deref().is_none_or(|best| generation(best) < generation(&superblock)) {
                 newest = Some(superblock);

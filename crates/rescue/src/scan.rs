@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use larder_format::superblock::DEVICE_RESERVED_BYTES;
+use larder_format::tree_check::Context;
 use larder_format::{BlockGroupFlags, Logical};
 use larder_parallel::map_in_stretches;
 use larder_volume::Chunk;
@@ -92,13 +93,15 @@ struct DeviceScan<'a> {
     evidence: &'a Evidence,
     index: usize,
     tracker: &'a Tracker<'a>,
+    context: Context,
     found: Vec<Block>,
     unreadable: Vec<Unreadable>,
 }
 
 impl<'a> DeviceScan<'a> {
     fn new(evidence: &'a Evidence, index: usize, tracker: &'a Tracker<'a>) -> Self {
-        Self { evidence, index, tracker, found: Vec::new(), unreadable: Vec::new() }
+        let context = Context::new(&evidence.superblock);
+        Self { evidence, index, tracker, context, found: Vec::new(), unreadable: Vec::new() }
     }
 
     fn run(&mut self, parts: &[Part]) -> Result<(), RescueError> {
@@ -163,15 +166,9 @@ impl<'a> DeviceScan<'a> {
         let candidates: Vec<usize> = (0..len).step_by(sectorsize).filter(may_be).collect();
         let verify = |at: &usize| {
             let node = self.evidence.block(&window[*at..*at + nodesize])?;
-            let (header, physical) = (node.header(), start + *at as u64);
-            part.holds(physical, header.bytenr()).then(|| Block {
-                logical: header.bytenr.get(),
-                generation: header.generation.get(),
-                owner: header.owner.get(),
-                physical,
-                member: self.index as u32,
-                level: header.level,
-            })
+            let physical = start + *at as u64;
+            let is_there = part.holds(physical, node.header().bytenr());
+            is_there.then(|| Block::of(node, &self.context, self.index as u32, physical))
         };
         self.found.extend(map_in_stretches(&candidates, verify).into_iter().flatten());
     }

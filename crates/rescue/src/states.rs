@@ -1,6 +1,6 @@
 //! States: the roots of the root tree that were found, and what is missing below them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use larder_format::item::{RootItem, Timespec};
 use larder_format::objectid::{
@@ -12,6 +12,7 @@ use larder_volume::StateRoot;
 use crate::RescueError;
 use crate::blocks::{Blocks, Pointer};
 use crate::evidence::Evidence;
+use crate::missing::Missing;
 use crate::progress::Tracker;
 
 /// Where the root of a state is named.
@@ -70,7 +71,7 @@ impl From<&State> for StateRoot {
 /// The states, the newest first; one for each generation.
 pub(crate) fn states(
     evidence: &Evidence,
-    blocks: &Blocks<'_>,
+    blocks: &Blocks,
     tracker: &Tracker<'_>,
 ) -> Result<Vec<State>, RescueError> {
     let mut walk = Walk::new(blocks);
@@ -105,7 +106,7 @@ pub(crate) fn named(superblock: &Superblock) -> Vec<(Pointer, Origin)> {
 }
 
 /// Blocks that may be roots of the root tree.
-fn candidates(evidence: &Evidence, blocks: &Blocks<'_>) -> Vec<(Pointer, Origin)> {
+fn candidates(evidence: &Evidence, blocks: &Blocks) -> Vec<(Pointer, Origin)> {
     let mut candidates = named(&evidence.superblock);
     // The root is above all other blocks of its generation. A block that a transaction wrote twice
     // may be as high.
@@ -127,21 +128,14 @@ fn candidates(evidence: &Evidence, blocks: &Blocks<'_>) -> Vec<(Pointer, Origin)
     candidates
 }
 
-/// A count that is not known yet.
-const UNKNOWN: u32 = u32::MAX;
-
 struct Walk<'a> {
-    blocks: &'a Blocks<'a>,
-    /// How many blocks are missing below each block that was found, at its first copy.
-    missing: Vec<u32>,
-    /// The same for other blocks.
-    missing_elsewhere: HashMap<Pointer, u32>,
+    blocks: &'a Blocks,
+    missing: Missing<'a>,
 }
 
 impl<'a> Walk<'a> {
-    fn new(blocks: &'a Blocks<'a>) -> Self {
-        let missing = vec![UNKNOWN; blocks.all().len()];
-        Self { blocks, missing, missing_elsewhere: HashMap::new() }
+    fn new(blocks: &'a Blocks) -> Self {
+        Self { blocks, missing: Missing::new(blocks) }
     }
 
     /// The state with this root; `None` if it is the root of no whole root tree.
@@ -179,7 +173,7 @@ impl<'a> Walk<'a> {
                 generation: item.generation.get(),
                 level: item.level,
             };
-            let missing = u64::from(self.missing_at(root));
+            let missing = u64::from(self.missing.at(root));
             if missing > 0 {
                 state.missing.insert(*tree, missing);
             }
@@ -213,38 +207,9 @@ impl<'a> Walk<'a> {
         }
         0
     }
-
-    /// How many blocks are missing at `pointer` and below.
-    fn missing_at(&mut self, pointer: Pointer) -> u32 {
-        let found = self.blocks.find(&pointer);
-        let known = match found {
-            Some(at) => Some(self.missing[at]).filter(|known| *known != UNKNOWN),
-            None => self.missing_elsewhere.get(&pointer).copied(),
-        };
-        if let Some(known) = known {
-            return known;
-        }
-        let missing = if pointer.level == 0 {
-            u32::from(!self.blocks.has(&pointer))
-        } else {
-            self.missing_below(pointer)
-        };
-        match found {
-            Some(at) => self.missing[at] = missing,
-            None => drop(self.missing_elsewhere.insert(pointer, missing)),
-        }
-        missing
-    }
-
-    fn missing_below(&mut self, pointer: Pointer) -> u32 {
-        let Some(bytes) = self.blocks.read(&pointer) else { return 1 };
-        let children = Node::from_checked(&bytes).key_pointers().iter();
-        let add = |sum: u32, child: Pointer| sum.saturating_add(self.missing_at(child));
-        children.map(|it| Pointer::in_node(it, pointer.level)).fold(0, add).min(UNKNOWN - 1)
-    }
 }
 
 /// Whether an item is the root of a tree that a commit keeps whole.
-fn is_kept_tree(key: &larder_format::Key) -> bool {
+pub(crate) fn is_kept_tree(key: &larder_format::Key) -> bool {
     key.item_type == ItemType::ROOT_ITEM && ![TREE_LOG, TREE_RELOC].contains(&key.objectid)
 }

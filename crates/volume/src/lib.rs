@@ -14,6 +14,7 @@
 //!   [`Volume::replace_chunk`], [`Volume::remove_chunk`], [`Volume::begin_move`].
 //! - [`Volume::write`], [`Volume::flush`], [`Volume::write_superblocks`], [`Volume::refresh`],
 //!   [`Volume::without_writes`].
+//! - [`Volume::open_without_chunk_tree`], [`Volume::with_stand_ins`]: volumes of damaged file systems.
 //! - [`chunk`]: where the bytes of chunks lie, useful without devices.
 //! - [`layout`]: where new chunks go.
 //!
@@ -52,6 +53,7 @@ mod read;
 mod report;
 mod rescue;
 mod scan;
+mod stand_ins;
 mod stats;
 mod twin;
 mod version;
@@ -68,6 +70,7 @@ pub use problem::{CopyProblem, FailedCopy, ReadError, Unmapped};
 pub use read::{BlockExpectation, BlockRead, DataRead};
 pub use rescue::{Rescue, UnknownRescue};
 pub use scan::{ScanError, ScannedDevice, SuperblockCopy, SuperblockProblem, scan, scan_copy};
+pub use stand_ins::StandIns;
 pub use stats::{DeviceStats, VolumeStats};
 pub use volume::{MappedRange, ReadPolicy, Volume};
 pub use write::WriteError;

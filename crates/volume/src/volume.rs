@@ -11,6 +11,7 @@ use crate::geometry::Geometry;
 use crate::member::{FoundTwin, VolumeDevice};
 use crate::problem::ReadError;
 use crate::rescue::Rescue;
+use crate::stand_ins::StandIns;
 use crate::stats::VolumeStats;
 
 /// Which mirror is tried first.
@@ -37,6 +38,8 @@ pub struct Volume {
     pub(crate) rescue: Rescue,
     /// Ids that headers of tree blocks may carry: the file system's, and those of its seeds.
     pub(crate) block_fsids: Vec<Uuid>,
+    /// Blocks in the place of lost ones.
+    pub(crate) stand_ins: Option<Arc<dyn StandIns>>,
     /// Was found beside the devices.
     pub(crate) found_twin: Option<FoundTwin>,
     /// Replaced as a whole, so that requests hold no lock while they use it.
@@ -86,6 +89,7 @@ impl Volume {
             is_writable,
             rescue: Rescue::default(),
             block_fsids,
+            stand_ins: None,
             found_twin: None,
             geometry: RankedRwLock::new(Arc::new(geometry)),
             writing: RankedRwLock::new(()),

@@ -25,5 +25,6 @@ mod replace;
 mod report;
 mod rescue;
 mod restore;
+mod salvage;
 mod scrub;
 mod support;

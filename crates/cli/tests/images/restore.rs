@@ -25,7 +25,7 @@ fn restore(device: &Path, scratch: &Scratch, name: &str) -> (PathBuf, bool, Stri
 }
 
 /// The paths of all files below a folder with their content.
-fn files(folder: &Path) -> BTreeSet<(PathBuf, Vec<u8>)> {
+pub(crate) fn files(folder: &Path) -> BTreeSet<(PathBuf, Vec<u8>)> {
     let mut found = BTreeSet::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {

@@ -83,6 +83,12 @@ impl Subvolume {
         })
     }
 
+    /// Whether tree blocks are lost that may have had items of the inode of this number, or may have
+    /// said that there is none.
+    pub fn doubts(&self, number: u64) -> bool {
+        self.filesystem().volume().doubts(self.id(), number)
+    }
+
     /// Its root directory.
     pub fn root(&self) -> Result<Directory> {
         self.directory_inode(objectid::FIRST_FREE)?.into_directory()
@@ -95,6 +101,12 @@ impl Inode {
         let (number, file_type) = (live.number(), live.file_type());
         let attributes = Attributes::Live(live);
         Self { subvolume, number, attributes, file_type, stands_in: None, is_lost: false }
+    }
+
+    /// Whether tree blocks are lost that may have had items of it: then something of it may be
+    /// missing, or as it was in an earlier commit.
+    pub fn is_in_doubt(&self) -> bool {
+        self.subvolume.doubts(self.number)
     }
 
     /// A directory whose attributes are lost. Nobody but root may look in.

@@ -44,6 +44,12 @@ impl Volume {
         if let Some(backup) = superblock.super_roots.iter().find(is_it) {
             superblock.bytes_used = backup.bytes_used;
         }
+        self.set_root(state);
+    }
+
+    /// Takes `state` for the last commit.
+    pub(crate) fn set_root(&mut self, state: &StateRoot) {
+        let superblock = Arc::make_mut(self.superblock.get_mut());
         superblock.generation = state.generation.into();
         superblock.root = state.root.0.into();
         superblock.root_level = state.level;

@@ -23,7 +23,7 @@ use crate::rescue::Rescue;
 use crate::scan::ScanError;
 use crate::volume::{ReadPolicy, Volume};
 use chunk_tree::ChunkTree;
-use identify::GivenDevices;
+pub(crate) use identify::GivenDevices;
 pub use separate::UsedSeparately;
 
 /// How to open a volume.
@@ -329,7 +329,7 @@ impl Volume {
     }
 
     /// Checks that every stripe of every chunk lies on a device of the file system.
-    fn check_stripes(&self) -> Result<(), OpenError> {
+    pub(crate) fn check_stripes(&self) -> Result<(), OpenError> {
         let geometry = self.geometry();
         for chunk in geometry.chunks().iter() {
             let refuse = |problem| ChunkError { logical: chunk.logical(), problem };

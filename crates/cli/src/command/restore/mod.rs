@@ -1,5 +1,8 @@
 //! `larder restore`.
 
+mod deleted;
+mod unreached;
+
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -30,14 +33,22 @@ use crate::target::{Target, image_path};
 /// is only read, with --degraded and --rescue all unless --rescue says otherwise: data is copied
 /// although no checksum proves it right, with a warning.
 ///
-/// Names come from the index of a directory or from its hash entries, whichever is left. A directory
-/// without an inode becomes one of root alone. The chunk tree is needed, and of a file its inode.
+/// Names come from the index of a directory, from its hash entries, or from the inodes that it names,
+/// whichever is left; files without any go to lost+found by their numbers. A directory without an
+/// inode becomes one of root alone. Of a file its inode is needed.
 ///
 /// Programs with setuid keep it: what comes out of the image of a stranger belongs in a directory that
 /// other users cannot search.
 ///
-/// If the last commit has no root any more, an earlier one is read. IMAGE@GENERATION chooses one that
-/// `larder rescue find-roots` lists.
+/// First all metadata on the devices is read once. If the last commit has no root any more, an
+/// earlier one is copied that is whole. If there is none, or blocks of trees are lost, the newest
+/// older blocks take their place; each file and directory that they concern is named, since parts
+/// of it may be missing or out of date. Without a chunk tree, the other trees and the data itself
+/// tell where data lies. IMAGE@GENERATION chooses a commit that `larder rescue find-roots` lists.
+///
+/// With --deleted, files are copied that were deleted and whose blocks are still there, and the
+/// commit and the tree block are told in which each was found. Data that no checksum proves right is
+/// left out.
 ///
 /// Exit codes:
 ///   0  everything was copied
@@ -48,12 +59,16 @@ use crate::target::{Target, image_path};
 ///   larder restore disk.img@4711:/home saved
 ///   larder restore -v --path-regex '^/(|home(|/ann(|/.*)))$' disk.img saved
 ///   larder restore -D disk.img
+///   larder restore --deleted disk.img found
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Restore {
     /// List what would be copied, and copy nothing
     #[arg(short = 'D', long)]
     dry_run: bool,
+    /// Copy files that were deleted, in place of those that are there
+    #[arg(long)]
+    deleted: bool,
     /// Name each file that is copied
     #[arg(short, long)]
     verbose: bool,
@@ -110,10 +125,15 @@ impl Restore {
         let path = Path::new(OsStr::from_bytes(&path));
         let shown = image_path(&self.from);
         interrupt::watch()?;
+        if self.deleted {
+            ensure!(path == Path::new("/"), "{}: --deleted takes no path", shown.display());
+            return self.restore_deleted(&image, &chosen);
+        }
         let filesystem = self.source.open_for_rescue(&image)?;
         let start = filesystem.subvolume_by_id(self.root);
         let start = start.and_then(|start: Subvolume| start.lookup(path));
         let start = start.with_context(|| on_image(&image))?;
+        let is_everything = path == Path::new("/") && self.root == TOP_LEVEL;
         let failures = match &self.destination {
             Some(destination) if !self.dry_run => {
                 let says = self.verbose || global.is_verbose();
@@ -123,7 +143,11 @@ impl Restore {
                         eprintln!("{}", below(&shown, path).display());
                     }
                     is_chosen
-                })?
+                })? + if is_everything && pattern.is_none() {
+                    unreached::copy(&filesystem, &shown, destination)?
+                } else {
+                    0
+                }
             }
             _ => list(&start, &shown, &chosen)?,
         };
@@ -140,6 +164,18 @@ impl Restore {
         })
     }
 
+    /// Makes the directory that gets the copies.
+    fn prepare(&self, destination: &Path) -> anyhow::Result<()> {
+        let named = || destination.display().to_string();
+        if !destination.is_dir() {
+            fs::create_dir(destination).with_context(named)?;
+        }
+        let is_empty = fs::read_dir(destination).with_context(named)?.next().is_none();
+        let is_free = is_empty || self.overwrite;
+        ensure!(is_free, "{}: is not empty; --overwrite goes on there", destination.display());
+        Ok(())
+    }
+
     /// Copies `start`, whose path is `path`; users call it `shown`. Returns how many failures were reported.
     fn copy(
         &self,
@@ -150,12 +186,7 @@ impl Restore {
         chosen: impl FnMut(&Path) -> bool,
     ) -> anyhow::Result<usize> {
         let named = || destination.display().to_string();
-        if !destination.is_dir() {
-            fs::create_dir(destination).with_context(named)?;
-        }
-        let is_empty = fs::read_dir(destination).with_context(named)?.next().is_none();
-        let is_free = is_empty || self.overwrite;
-        ensure!(is_free, "{}: is not empty; --overwrite goes on there", destination.display());
+        self.prepare(destination)?;
         let is_directory = start.file_type() == larder::FileType::Directory;
         let target = path.file_name().filter(|_| !is_directory).map(PathBuf::from);
         let mut host = OntoHost::below(destination).with_context(named)?;
