@@ -33,8 +33,8 @@ use crate::target::{Target, image_path};
 /// Names come from the index of a directory or from its hash entries, whichever is left. A directory
 /// without an inode becomes one of root alone. The chunk tree is needed, and of a file its inode.
 ///
-/// Programs with setuid keep it: what comes out of the image of a stranger belongs in a directory that
-/// other users cannot search.
+/// Programs with setuid keep it: what comes out of the image of a stranger belongs in a directory
+/// that other users cannot search.
 ///
 /// If the last commit has no root any more, an earlier one is read. IMAGE@GENERATION chooses one that
 /// `larder rescue find-roots` lists.
