@@ -197,6 +197,35 @@ fn no_copy_has_more_permissions_than_a_default_acl_gives() {
 }
 
 #[test]
+fn files_of_an_archive_have_no_more_permissions_than_a_default_acl_gives() {
+    let source = Scratch::new();
+    shell(
+        source.path(),
+        "mkdir d; cd d; touch $(seq 3000); mkdir sub; touch sub/file; mkfifo pipe
+         chmod 644 * sub/file; chmod 755 sub; tar -cf ../a.tar .",
+    );
+    let mounted = Mounted::new();
+    mounted.shell(
+        "for n in system ours; do mkdir $n; setfacl -d -m u::rwx,u:5:rwx,g::rx,o::- $n; done",
+    );
+    let path = source.path().join("a.tar");
+    let mut tar = Command::new("tar");
+    tar.args(["--no-same-permissions", "--no-same-owner", "-xf"]).arg(&path);
+    succeed(tar.current_dir(mounted.join("system")));
+    let list = |name: &str| {
+        let line = "find . ! -type d -printf '%P %y %M\\n' | sort; find . ! -type d | sort | xargs getfacl";
+        shell(&mounted.join(name), line)
+    };
+    // New ones, and those that replace others.
+    for _ in 0..2 {
+        let archive = File::open(&path).unwrap();
+        succeed(larder().args(["cp", "-"]).arg(mounted.join("ours")).stdin(archive));
+        assert_same_lines(&list("ours"), &list("system"));
+    }
+    mounted.finish();
+}
+
+#[test]
 fn removed_trees_are_gone_and_open_files_go_on() {
     let mounted = Mounted::new();
     mounted.shell(

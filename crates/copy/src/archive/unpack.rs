@@ -101,7 +101,7 @@ impl<'a> Unpack<'a> {
             self.course.reach(archive.position())?;
         }
         for (path, attributes) in std::mem::take(&mut self.directories).into_iter().rev() {
-            let finished = self.finish(&path, false, attributes);
+            let finished = self.finish(&path, true, attributes);
             let name = path.strip_prefix(&self.directory).unwrap_or(&path).to_owned();
             self.note(&name, &path, finished)?;
         }
@@ -160,8 +160,11 @@ impl<'a> Unpack<'a> {
             }
             return self.destination.link(&path, &original);
         }
-        self.make(member, data, &path, &attributes.sparse)?;
-        self.finish(&path, kind.is_symlink(), attributes)
+        self.make(member, data, &path, &attributes)?;
+        if self.keep == Keep::Everything {
+            self.finish(&path, !kind.is_symlink(), attributes)?;
+        }
+        Ok(())
     }
 
     /// The path for a name in the archive.
@@ -227,9 +230,11 @@ impl<'a> Unpack<'a> {
         member: &Member,
         data: &mut TarReader<impl BufRead>,
         path: &Path,
-        sparse: &Sparse,
+        attributes: &Attributes,
     ) -> anyhow::Result<()> {
         let kind = member.header.entry_type();
+        // What is not kept may be limited by a default ACL, and so is asked for now.
+        let new = |file_type| self.keep.new_inode(file_type | attributes.permissions, 0o600);
         let node_type = match kind {
             EntryType::Symlink => {
                 return self.destination.make_symlink(path, OsStr::from_bytes(&member.link));
@@ -238,8 +243,8 @@ impl<'a> Unpack<'a> {
             EntryType::Char => 0o020_000,
             EntryType::Fifo => 0o010_000,
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-                self.destination.make_file(path, &new_inode(0o100_600, 0))?;
-                return self.content(member, data, path, sparse);
+                self.destination.make_file(path, &new(0o100_000))?;
+                return self.content(member, data, path, &attributes.sparse);
             }
             other => bail!("members of type {:?} are not known", char::from(other.as_byte())),
         };
@@ -249,7 +254,7 @@ impl<'a> Unpack<'a> {
             EntryType::Fifo => (0, 0),
             _ => (number(header.device_major())?, number(header.device_minor())?),
         };
-        let new = NewInode { device, ..new_inode(node_type | 0o600, 0) };
+        let new = NewInode { device, ..new(node_type) };
         self.destination.make_node(path, &new)
     }
 
@@ -289,10 +294,10 @@ impl<'a> Unpack<'a> {
     fn finish(
         &mut self,
         path: &Path,
-        is_symlink: bool,
+        has_permissions: bool,
         attributes: Attributes,
     ) -> anyhow::Result<()> {
-        let permissions = (!is_symlink).then_some(attributes.permissions);
+        let permissions = has_permissions.then_some(attributes.permissions);
         let set = match self.keep {
             Keep::Permissions { umask } => destination::Attributes {
                 permissions: permissions.map(|permissions| permissions & 0o777 & !umask),

@@ -37,8 +37,8 @@ use crate::target::{Target, image_path};
 /// whichever is left; files without any go to lost+found by their numbers. A directory without an
 /// inode becomes one of root alone. Of a file its inode is needed.
 ///
-/// Programs with setuid keep it: what comes out of the image of a stranger belongs in a directory that
-/// other users cannot search.
+/// Programs with setuid keep it: what comes out of the image of a stranger belongs in a directory
+/// that other users cannot search.
 ///
 /// First all metadata on the devices is read once. If the last commit has no root any more, an
 /// earlier one is copied that is whole. If there is none, or blocks of trees are lost, the newest

@@ -85,8 +85,8 @@ impl ParentAndName {
         self.shown.join(&self.name)
     }
 
-    /// Fails if there is no root of a subvolume here. Accepts a directory that this user may not look
-    /// into: the file system decides about that one.
+    /// Fails if there is no root of a subvolume here. Accepts a directory that this user may not
+    /// look into: the file system decides about that one.
     pub fn expect_subvolume(&self) -> anyhow::Result<()> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match openat(&self.directory, &self.name, flags, Mode::empty()) {
