@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use larder_filesystem::{Filesystem, Result};
 use larder_rescue::{DeletedFile, Past};
 
-use crate::open::open_error;
-use crate::{Filesystem, OpenOptions, Result};
+use crate::open::{OpenOptions, open_error};
 
 /// The deleted files that a file system still has blocks of.
 #[derive(Debug)]

@@ -336,7 +336,7 @@ impl OpenOptions {
             _ => {}
         }
         let found = if ignore_bad_roots {
-            salvage(devices.clone(), self.rescue, &self.tell_search())
+            salvage(&devices, self.rescue, &self.tell_search())
         } else {
             let state = find_newest_state(devices.clone(), &self.tell_search());
             state.map(|state| state.map_or(Found::Nothing, Found::Earlier))

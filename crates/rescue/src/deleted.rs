@@ -111,8 +111,7 @@ impl Past {
         let mut missing = Missing::new(&self.blocks);
         let volume = readable_volume(&self.blocks, &mut missing, &self.devices, rescue)?;
         drop(missing);
-        let (stock, root) =
-            put_together_until(self.blocks.clone(), &subvolumes, &self.roots, until);
+        let (stock, root) = put_together_until(&self.blocks, &subvolumes, &self.roots, until);
         Ok(root.map(|root| volume.with_stand_ins(&root, Arc::new(stock))))
     }
 }

@@ -35,11 +35,11 @@ pub enum Found {
 /// # Errors
 /// As those of [`find_states`](crate::find_states).
 pub fn salvage(
-    devices: Vec<Arc<dyn Device>>,
+    devices: &[Arc<dyn Device>],
     rescue: Rescue,
     tell: &(dyn Fn(Progress) -> ControlFlow<()> + Sync),
 ) -> Result<Found, RescueError> {
-    let evidence = Arc::new(Evidence::of(devices.clone())?);
+    let evidence = Arc::new(Evidence::of(devices.to_vec())?);
     let tracker = Tracker::new(tell);
     let (found, _) = scan::scan(&evidence, &tracker)?;
     let blocks = Arc::new(Blocks::new(evidence.clone(), found));
@@ -55,10 +55,10 @@ pub fn salvage(
             earlier = states.iter().find(|state| is_whole(state)).map(StateRoot::from);
         }
     }
-    let volume = readable_volume(&blocks, &mut missing, &devices, rescue)?;
+    let volume = readable_volume(&blocks, &mut missing, devices, rescue)?;
     let roots = Roots::of(&blocks, &mut missing);
     drop(missing);
-    let (stock, root) = put_together(roots, blocks);
+    let (stock, root) = put_together(roots, &blocks);
     // A whole commit is better than a newer one of which parts are in doubt.
     if let Some(state) = earlier.filter(|_| root.is_none() || stock.has_doubts()) {
         return Ok(Found::Earlier(state));
