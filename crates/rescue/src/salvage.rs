@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use larder_device::Device;
-use larder_volume::{OpenOptions, Rescue, StateRoot, Volume};
+use larder_volume::{OpenError, OpenOptions, Rescue, StateRoot, Volume};
 
 use crate::blocks::Blocks;
 use crate::chunks;
@@ -77,13 +77,13 @@ pub(crate) fn readable_volume(
     missing: &mut Missing<'_>,
     devices: &[Arc<dyn Device>],
     rescue: Rescue,
-) -> Result<Volume, RescueError> {
+) -> Result<Volume, OpenError> {
     let options = OpenOptions { degraded: true, rescue, ..OpenOptions::default() };
     if blocks.evidence.volume.is_ok() {
-        return Ok(Volume::open(devices.to_vec(), &options)?);
+        return Volume::open(devices.to_vec(), &options);
     }
     let roots = Roots::of(blocks, missing);
     let found = chunks::find(blocks, missing, &roots);
     let devices = devices.to_vec();
-    Ok(Volume::open_without_chunk_tree(devices, &options, found.chunks, &found.devices)?)
+    Volume::open_without_chunk_tree(devices, &options, found.chunks, &found.devices)
 }
