@@ -11,10 +11,11 @@ use larder_device::{Access, Device};
 use larder_filesystem::{ResyncProgress, Tuning, WriteCompression, WriteOptions, WritePolicy};
 use larder_image::Place;
 use larder_rescue::{
-    Found, Progress as SearchProgress, RescueError, find_newest_state, find_state, salvage,
+    Found, Past, Progress as SearchProgress, RescueError, find_newest_state, find_state, salvage,
 };
 use larder_volume::{OpenError, Rescue, StateRoot, Volume};
 
+use crate::deleted::DeletedFiles;
 use crate::find::is_seed_at;
 use crate::{Filesystem, Result};
 
@@ -38,7 +39,7 @@ pub struct OpenOptions {
     rescue: Rescue,
     salvage: bool,
     generation: Option<u64>,
-    pub(crate) cache_bytes: usize,
+    cache_bytes: usize,
     objects_bytes: u64,
     commit_interval: Option<Duration>,
     commit_bytes: Option<usize>,
@@ -264,8 +265,18 @@ impl OpenOptions {
         self.open_devices(self.devices(paths)?)
     }
 
+    /// Finds the deleted files of the file system at `paths`, by reading all metadata on its devices
+    /// once. Nothing may write there meanwhile.
+    pub fn find_deleted<P: AsRef<Path>>(
+        &self,
+        paths: impl IntoIterator<Item = P>,
+    ) -> Result<DeletedFiles> {
+        let past = Past::find(self.devices(paths)?, &self.tell_search()).map_err(open_error)?;
+        Ok(DeletedFiles::new(past, self.cache_bytes))
+    }
+
     /// The devices at `paths`.
-    pub(crate) fn devices<P: AsRef<Path>>(
+    fn devices<P: AsRef<Path>>(
         &self,
         paths: impl IntoIterator<Item = P>,
     ) -> Result<Vec<Arc<dyn Device>>> {
@@ -336,7 +347,7 @@ impl OpenOptions {
             _ => {}
         }
         let found = if ignore_bad_roots {
-            salvage(devices.clone(), self.rescue, &self.tell_search())
+            salvage(&devices, self.rescue, &self.tell_search())
         } else {
             let state = find_newest_state(devices.clone(), &self.tell_search());
             state.map(|state| state.map_or(Found::Nothing, Found::Earlier))
@@ -369,7 +380,7 @@ impl OpenOptions {
         Ok(Some(found.map_err(open_error)?))
     }
 
-    pub(crate) fn tell_search(&self) -> impl Fn(SearchProgress) -> ControlFlow<()> + Sync {
+    fn tell_search(&self) -> impl Fn(SearchProgress) -> ControlFlow<()> + Sync {
         |now| {
             (self.search_progress)(now);
             ControlFlow::Continue(())
@@ -409,7 +420,7 @@ impl fmt::Debug for OpenOptions {
     }
 }
 
-pub(crate) fn open_error(error: RescueError) -> OpenError {
+fn open_error(error: RescueError) -> OpenError {
     match error {
         RescueError::Superblock(error) => error.into(),
         RescueError::Open(error) => error,

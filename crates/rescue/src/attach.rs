@@ -201,7 +201,9 @@ impl Attach<'_, '_> {
             self.take(pointer, range, true);
         } else if pointer.level == 0 {
             if self.blocks.has(&pointer) {
-                free.into_iter().for_each(|part| self.take(pointer, part, is_uncut));
+                for part in free {
+                    self.take(pointer, part, is_uncut);
+                }
             }
         } else if let Some(bytes) = self.blocks.read(&pointer) {
             let node = Node::from_checked(&bytes);

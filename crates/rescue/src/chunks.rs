@@ -136,7 +136,7 @@ impl Said {
         for member in &blocks.evidence.members {
             self.devices.insert(member.devid, member.dev_item);
         }
-        let stripes = self.chunks.iter().flat_map(|chunk| chunk.stripes());
+        let stripes = self.chunks.iter().flat_map(Chunk::stripes);
         let stripes = stripes.map(|stripe| (stripe.devid, stripe.dev_uuid));
         let extents = self.extents.keys().map(|(devid, _)| (*devid, Uuid::nil()));
         let fsid = blocks.evidence.superblock.dev_item.fsid;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use larder_device::Device;
 use larder_format::item::InodeItem;
 use larder_format::{ItemType, Key, Logical, Node, read_exact_item};
-use larder_volume::{Rescue, Volume};
+use larder_volume::{OpenError, Rescue, Volume};
 
 use crate::RescueError;
 use crate::blocks::{Block, Blocks};
@@ -103,7 +103,7 @@ impl Past {
     ///
     /// # Errors
     /// If the devices cannot be opened.
-    pub fn volume(&self, until: u64) -> Result<Option<Volume>, RescueError> {
+    pub fn volume(&self, until: u64) -> Result<Option<Volume>, OpenError> {
         let mut subvolumes: Vec<u64> = self.files.iter().map(|file| file.subvolume).collect();
         subvolumes.sort_unstable();
         subvolumes.dedup();
@@ -111,8 +111,7 @@ impl Past {
         let mut missing = Missing::new(&self.blocks);
         let volume = readable_volume(&self.blocks, &mut missing, &self.devices, rescue)?;
         drop(missing);
-        let (stock, root) =
-            put_together_until(self.blocks.clone(), &subvolumes, &self.roots, until);
+        let (stock, root) = put_together_until(&self.blocks, &subvolumes, &self.roots, until);
         Ok(root.map(|root| volume.with_stand_ins(&root, Arc::new(stock))))
     }
 }

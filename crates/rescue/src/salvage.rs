@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use larder_device::Device;
-use larder_volume::{OpenOptions, Rescue, StateRoot, Volume};
+use larder_volume::{OpenError, OpenOptions, Rescue, StateRoot, Volume};
 
 use crate::blocks::Blocks;
 use crate::chunks;
@@ -35,11 +35,11 @@ pub enum Found {
 /// # Errors
 /// As those of [`find_states`](crate::find_states).
 pub fn salvage(
-    devices: Vec<Arc<dyn Device>>,
+    devices: &[Arc<dyn Device>],
     rescue: Rescue,
     tell: &(dyn Fn(Progress) -> ControlFlow<()> + Sync),
 ) -> Result<Found, RescueError> {
-    let evidence = Arc::new(Evidence::of(devices.clone())?);
+    let evidence = Arc::new(Evidence::of(devices.to_vec())?);
     let tracker = Tracker::new(tell);
     let (found, _) = scan::scan(&evidence, &tracker)?;
     let blocks = Arc::new(Blocks::new(evidence.clone(), found));
@@ -55,10 +55,10 @@ pub fn salvage(
             earlier = states.iter().find(|state| is_whole(state)).map(StateRoot::from);
         }
     }
-    let volume = readable_volume(&blocks, &mut missing, &devices, rescue)?;
+    let volume = readable_volume(&blocks, &mut missing, devices, rescue)?;
     let roots = Roots::of(&blocks, &mut missing);
     drop(missing);
-    let (stock, root) = put_together(roots, blocks);
+    let (stock, root) = put_together(roots, &blocks);
     // A whole commit is better than a newer one of which parts are in doubt.
     if let Some(state) = earlier.filter(|_| root.is_none() || stock.has_doubts()) {
         return Ok(Found::Earlier(state));
@@ -77,13 +77,13 @@ pub(crate) fn readable_volume(
     missing: &mut Missing<'_>,
     devices: &[Arc<dyn Device>],
     rescue: Rescue,
-) -> Result<Volume, RescueError> {
+) -> Result<Volume, OpenError> {
     let options = OpenOptions { degraded: true, rescue, ..OpenOptions::default() };
     if blocks.evidence.volume.is_ok() {
-        return Ok(Volume::open(devices.to_vec(), &options)?);
+        return Volume::open(devices.to_vec(), &options);
     }
     let roots = Roots::of(blocks, missing);
     let found = chunks::find(blocks, missing, &roots);
     let devices = devices.to_vec();
-    Ok(Volume::open_without_chunk_tree(devices, &options, found.chunks, &found.devices)?)
+    Volume::open_without_chunk_tree(devices, &options, found.chunks, &found.devices)
 }

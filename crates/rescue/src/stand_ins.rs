@@ -24,7 +24,7 @@ use larder_format::node::{
 };
 use larder_format::tree_check::{self, TreeCheckError};
 use larder_format::{ItemType, Key, Logical, Node};
-use larder_volume::{BlockExpectation, StandIns};
+use larder_volume::StandIns;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::attach::{Attached, InUse};
@@ -260,7 +260,9 @@ impl Stock {
             });
             let ranges = bad.iter().map(|key| *key..key.successor().unwrap_or(Key::MAX));
             // Snapshots may share the leaf.
-            trees.iter().for_each(|tree| self.doubt(*tree, ranges.clone()));
+            for tree in trees {
+                self.doubt(*tree, ranges.clone());
+            }
         }
     }
 
@@ -289,10 +291,7 @@ fn keys(node: Node<'_>) -> impl Iterator<Item = Key> {
 }
 
 impl StandIns for Stock {
-    fn read(&self, logical: Logical, expected: &BlockExpectation, buf: &mut [u8]) -> bool {
-        let (Some(generation), Some(level)) = (expected.generation, expected.level) else {
-            return false;
-        };
+    fn read(&self, logical: Logical, generation: u64, level: u8, buf: &mut [u8]) -> bool {
         let pointer = Pointer { logical: logical.0, generation, level };
         let found = self.made_up(logical.0).or_else(|| Some(self.blocks.read(&pointer)?.into()));
         let Some(found) = found else { return false };

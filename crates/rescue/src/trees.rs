@@ -127,13 +127,13 @@ impl Roots {
 
 /// All trees that readers of files need, put together. Returns the root of the root tree; `None` if
 /// no files are left.
-pub(crate) fn put_together(roots: Roots, blocks: Arc<Blocks>) -> (Stock, Option<StateRoot>) {
+pub(crate) fn put_together(roots: Roots, blocks: &Arc<Blocks>) -> (Stock, Option<StateRoot>) {
     let mut trees = Vec::new();
-    let mut missing = Missing::new(&blocks);
-    let subvolumes = roots.subvolumes(&blocks);
+    let mut missing = Missing::new(blocks);
+    let subvolumes = roots.subvolumes(blocks);
     for tree in subvolumes.iter().copied().chain([CSUM_TREE]) {
         if roots.known(tree).is_none_or(|root| missing.at(root) > 0) {
-            trees.push((tree, roots.tree(&blocks, &mut missing, tree)));
+            trees.push((tree, roots.tree(blocks, &mut missing, tree)));
         }
     }
     drop(missing);
@@ -147,7 +147,7 @@ pub(crate) fn put_together(roots: Roots, blocks: Arc<Blocks>) -> (Stock, Option<
             continue;
         };
         let item = roots.roots.get(&tree).map(|(_, item)| *item);
-        let item = with_root(item.unwrap_or_else(|| new_root_item(tree)), root);
+        let item = with_root(&item.unwrap_or_else(|| new_root_item(tree)), root);
         items.insert(key, item.as_bytes().to_vec());
         if is_subvolume(tree) {
             stock.doubt(tree, attached.lost);
@@ -189,21 +189,21 @@ fn last_root(blocks: &Blocks, tree: u64, roots: &PastRoots, until: u64) -> Optio
 /// These subvolumes and the checksums of data as they were in a commit, as far as their blocks are
 /// left. Returns the root of a root tree.
 pub(crate) fn put_together_until(
-    blocks: Arc<Blocks>,
+    blocks: &Arc<Blocks>,
     subvolumes: &[u64],
     roots: &PastRoots,
     until: u64,
 ) -> (Stock, Option<StateRoot>) {
-    let mut missing = Missing::new(&blocks);
+    let mut missing = Missing::new(blocks);
     let mut items = BTreeMap::new();
     let mut stock = Stock::new(blocks.clone());
     for tree in subvolumes.iter().copied().chain([CSUM_TREE]) {
         let sources = [Source { owner: tree, until }];
-        let root = last_root(&blocks, tree, roots, until);
-        let attached = attach(&blocks, &mut missing, root, &sources, &InUse::new());
+        let root = last_root(blocks, tree, roots, until);
+        let attached = attach(blocks, &mut missing, root, &sources, &InUse::new());
         if let Some(root) = stock.make_tree(tree, &attached) {
             let key = Key::new(tree, ItemType::ROOT_ITEM, 0);
-            items.insert(key, with_root(new_root_item(tree), root).as_bytes().to_vec());
+            items.insert(key, with_root(&new_root_item(tree), root).as_bytes().to_vec());
         }
     }
     drop(missing);
@@ -252,10 +252,10 @@ fn newest_root(blocks: &Blocks, tree: u64, in_use: &InUse) -> Option<Pointer> {
 }
 
 /// The same item of a tree that has another root.
-fn with_root(item: RootItem, root: Pointer) -> RootItem {
+fn with_root(item: &RootItem, root: Pointer) -> RootItem {
     let generation = root.generation.into();
     let (bytenr, level) = (root.logical.into(), root.level);
-    RootItem { bytenr, level, generation, generation_v2: generation, ..item }
+    RootItem { bytenr, level, generation, generation_v2: generation, ..*item }
 }
 
 fn new_root_item(tree: u64) -> RootItem {

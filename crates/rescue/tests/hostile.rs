@@ -9,9 +9,9 @@ use larder_format::node::{HEADER_SIZE, Header, KEY_POINTER_SIZE, KeyPointer, max
 use larder_format::objectid::ROOT_TREE;
 use larder_format::{BlockGroupFlags, Key, Logical};
 use larder_image::Place;
-use larder_rescue::{FoundStates, Origin, find_states};
+use larder_rescue::{Found, FoundStates, Origin, find_states, salvage};
 use larder_testkit::{ImageSpec, KernelImage, damage};
-use larder_volume::{OpenOptions, Volume};
+use larder_volume::{OpenOptions, Rescue, Volume};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// A generation after the last one.
@@ -82,6 +82,20 @@ fn a_tree_that_shares_all_its_blocks_is_walked_once() {
         states.iter().map(|state| state.generation).collect()
     };
     assert_eq!(generations(others), generations(&before));
+
+    // Below the last root nothing is lost. Without it, the false ones come first and lead nowhere.
+    let salvaged = |device| salvage(&[device], Rescue::ALL, &|_| ControlFlow::Continue(()));
+    let device = larder_image::open(file, Access::ReadOnly, Place::WHOLE).unwrap();
+    assert!(matches!(salvaged(device).unwrap(), Found::Sound));
+    let root = volume.superblock().root();
+    for range in volume.map(root, u64::from(volume.nodesize())).unwrap() {
+        for mirror in range.mirrors {
+            damage::overwrite(file, mirror.physical.0, &[0; 4096]).unwrap();
+        }
+    }
+    let device = larder_image::open(file, Access::ReadOnly, Place::WHOLE).unwrap();
+    let Found::Salvaged(volume) = salvaged(device).unwrap() else { panic!("it is salvaged") };
+    assert!(volume.has_root_tree());
 }
 
 #[test]

@@ -1,67 +1,16 @@
 //! Tree blocks in the place of those that are lost.
 
 use std::fmt;
-use std::sync::Arc;
 
-use larder_device::Device;
 use larder_format::Logical;
-use larder_format::feature::check_readable;
-use larder_format::item::DevItem;
-
-use crate::chunk::ChunkMap;
-use crate::open::{GivenDevices, OpenError, OpenOptions, StateRoot};
-use crate::read::BlockExpectation;
-use crate::volume::Volume;
 
 /// Tree blocks in the place of those that are lost: a volume that is open for reading asks for each
 /// block here first.
 pub trait StandIns: fmt::Debug + Send + Sync {
-    /// Fills `buf`, which is as long as a tree block, with the block of this address. Returns
-    /// whether there is one. The volume checks it like any other.
-    fn read(&self, logical: Logical, expected: &BlockExpectation, buf: &mut [u8]) -> bool;
+    /// Fills `buf`, which is as long as a tree block, with the block of this address, generation and
+    /// level. Returns whether there is one. The volume checks it like any other.
+    fn read(&self, logical: Logical, generation: u64, level: u8, buf: &mut [u8]) -> bool;
 
     /// Whether items with this objectid may be missing from a tree, or out of date.
     fn doubts(&self, tree: u64, objectid: u64) -> bool;
-}
-
-impl Volume {
-    /// A volume for reading, with these chunks and devices in place of those in the chunk tree,
-    /// which cannot be read. Of `options` only `rescue` and `read_policy` count; devices may be
-    /// missing.
-    ///
-    /// # Errors
-    /// If a device has no sound superblock, or the devices do not belong together.
-    pub fn open_without_chunk_tree(
-        devices: Vec<Arc<dyn Device>>,
-        options: &OpenOptions,
-        chunks: ChunkMap,
-        dev_items: &[DevItem],
-    ) -> Result<Self, OpenError> {
-        let found = GivenDevices::scan(devices, options.superblock_copy)?;
-        let superblock = found.newest.clone();
-        check_readable(&superblock)?;
-        let (members, _) = found.into_members(dev_items)?;
-        let mut volume = Self::assemble(superblock, members, chunks, false, options.read_policy);
-        volume.rescue = options.rescue;
-        volume.check_stripes()?;
-        Ok(volume)
-    }
-
-    /// The same volume in the state that begins at `root`, with blocks in the place of lost ones.
-    ///
-    /// # Panics
-    /// If the volume is writable.
-    #[must_use]
-    pub fn with_stand_ins(mut self, root: &StateRoot, stand_ins: Arc<dyn StandIns>) -> Self {
-        assert!(!self.is_writable(), "only readers do without what is lost");
-        self.set_root(root);
-        self.stand_ins = Some(stand_ins);
-        self
-    }
-
-    /// Whether items with this objectid may be missing from a tree, or out of date, since blocks of
-    /// it are lost.
-    pub fn doubts(&self, tree: u64, objectid: u64) -> bool {
-        self.stand_ins.as_ref().is_some_and(|it| it.doubts(tree, objectid))
-    }
 }

@@ -472,7 +472,9 @@ fn lying_blocks_do_no_harm() {
                 .map(|_| (random.random_range(48..400), random.random()))
                 .collect();
             rewrite(device, block.at, |bytes| {
-                changes.iter().for_each(|(at, value)| bytes[*at] = *value);
+                for (at, value) in &changes {
+                    bytes[*at] = *value;
+                }
             });
         }
         lose(&mutant, |block| [CHUNK_TREE, ROOT_TREE].contains(&block.owner) && block.at % 3 == 0);

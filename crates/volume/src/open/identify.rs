@@ -16,15 +16,15 @@ use crate::problem::ReadError;
 use crate::scan::{scan, scan_copy};
 
 /// The devices that were given, and the superblock that counts.
-pub(crate) struct GivenDevices {
-    pub(crate) newest: Box<Superblock>,
+pub(super) struct GivenDevices {
+    pub(super) newest: Box<Superblock>,
     devices: Vec<(Arc<dyn Device>, Box<Superblock>)>,
     /// UUIDs of devices whose first copy is older than the superblock that counts.
     older_first_copies: Vec<Uuid>,
 }
 
 impl GivenDevices {
-    pub(crate) fn scan(
+    pub(super) fn scan(
         devices: Vec<Arc<dyn Device>>,
         superblock_copy: Option<usize>,
     ) -> Result<Self, OpenError> {
@@ -157,7 +157,7 @@ impl GivenDevices {
 
     /// The devices that the chunk tree names. Leaves out others of the same file system, and refuses
     /// those of another one.
-    pub(crate) fn into_members(
+    pub(super) fn into_members(
         mut self,
         dev_items: &[DevItem],
     ) -> Result<(Vec<VolumeDevice>, Option<FoundTwin>), OpenError> {

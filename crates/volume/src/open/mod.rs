@@ -6,6 +6,7 @@
 mod backup;
 mod chunk_tree;
 mod identify;
+mod salvaged;
 mod separate;
 mod state;
 
@@ -23,7 +24,7 @@ use crate::rescue::Rescue;
 use crate::scan::ScanError;
 use crate::volume::{ReadPolicy, Volume};
 use chunk_tree::ChunkTree;
-pub(crate) use identify::GivenDevices;
+use identify::GivenDevices;
 pub use separate::UsedSeparately;
 
 /// How to open a volume.
@@ -329,7 +330,7 @@ impl Volume {
     }
 
     /// Checks that every stripe of every chunk lies on a device of the file system.
-    pub(crate) fn check_stripes(&self) -> Result<(), OpenError> {
+    fn check_stripes(&self) -> Result<(), OpenError> {
         let geometry = self.geometry();
         for chunk in geometry.chunks().iter() {
             let refuse = |problem| ChunkError { logical: chunk.logical(), problem };

@@ -48,10 +48,7 @@ impl Volume {
         buf: &mut [u8],
     ) -> Result<BlockRead, ReadError> {
         assert_eq!(buf.len(), self.nodesize() as usize, "a tree block is nodesize bytes");
-        let stand_ins = self.stand_ins.as_ref();
-        if stand_ins.is_some_and(|it| it.read(logical, expected, buf))
-            && self.verify_block(logical, expected, buf).is_ok()
-        {
+        if self.has_stand_in(logical, expected, buf) {
             return Ok(BlockRead { copy: 0, failures: Vec::new(), healed: 0 });
         }
         let len_bytes = buf.len() as u64;
@@ -93,6 +90,17 @@ impl Volume {
         let error = ReadError::TreeBlock { logical, owner: expected.owner, failures };
         geometry.report_lost(&error);
         Err(error)
+    }
+
+    /// Fills `buf` with the block that stands in for the expected one, if there is one.
+    fn has_stand_in(&self, logical: Logical, expected: &BlockExpectation, buf: &mut [u8]) -> bool {
+        let (Some(stand_ins), Some(generation), Some(level)) =
+            (&self.stand_ins, expected.generation, expected.level)
+        else {
+            return false;
+        };
+        stand_ins.read(logical, generation, level, buf)
+            && self.verify_block(logical, expected, buf).is_ok()
     }
 
     /// Checks a tree block as [`Volume::read_tree_block`] does.

@@ -152,7 +152,7 @@ fn is_whole(inode: &Inode) -> bool {
     let read = || -> anyhow::Result<()> {
         match inode.file_type() {
             FileType::Regular => {}
-            FileType::Symlink => return Ok(drop(inode.link_target()?)),
+            FileType::Symlink => return inode.link_target().map(drop).map_err(Into::into),
             _ => return Ok(()),
         }
         let file = inode.clone().into_file()?;
