@@ -183,7 +183,11 @@ fn page() -> String {
     }
     page += "\n## Commands of btrfs-progs that larder does not have\n\n";
     page += "| command | larder says |\n| --- | --- |\n";
-    for path in theirs.keys().filter(|path| !all_ours.contains_key(*path) && *path != "help") {
+    let is_ours = |path: &str| {
+        let group = format!("{path} ");
+        all_ours.keys().any(|own| own == path || own.starts_with(&group))
+    };
+    for path in theirs.keys().filter(|path| !is_ours(path) && *path != "help") {
         writeln!(page, "| `{path}` | {} |", refusal(path, "")).expect("memory takes it");
     }
     page += "\n## Commands that only larder has\n\n| command | options |\n| --- | --- |\n";
