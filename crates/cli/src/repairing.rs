@@ -39,6 +39,7 @@ pub struct Repairing {
 struct Object<'a> {
     verdict: &'static str,
     written: bool,
+    findings_left: u64,
     overwritten_bytes: u64,
     undo: Option<String>,
     reasons: &'a [String],
@@ -98,8 +99,11 @@ impl Repairing {
         }
         self.tell(&prepared, is_written, overwritten_bytes)?;
         Ok(match prepared.verdict {
-            Verdict::Sound | Verdict::Proved => ExitCode::SUCCESS,
-            Verdict::Refused(_) => ExitCode::FAILURE,
+            Verdict::Sound => ExitCode::SUCCESS,
+            Verdict::Proved if prepared.after.is_clean() || !self.wishes.only.is_empty() => {
+                ExitCode::SUCCESS
+            }
+            Verdict::Proved | Verdict::Refused(_) => ExitCode::FAILURE,
         })
     }
 
@@ -134,6 +138,7 @@ impl Repairing {
                     Verdict::Refused(_) => "refused",
                 },
                 written: is_written,
+                findings_left: prepared.after.count(),
                 overwritten_bytes: bytes,
                 undo: undo.map(|path| path.display().to_string()),
                 reasons,
@@ -169,27 +174,41 @@ impl Repairing {
         }
         prepared.notes.iter().try_for_each(|note| writeln!(out, "note: {note}"))?;
         match &prepared.verdict {
-            Verdict::Sound => writeln!(out, "the file system is sound: there is nothing to repair"),
+            Verdict::Sound if prepared.before.is_clean() => {
+                writeln!(out, "the file system is sound: there is nothing to repair")
+            }
+            Verdict::Sound => {
+                writeln!(out, "there is nothing of that to repair; 'larder check' finds more")
+            }
             Verdict::Proved if is_written => {
-                writeln!(
-                    out,
-                    "repaired: the file system is sound; {bytes} bytes were overwritten"
-                )?;
+                let left = findings_left(prepared);
+                writeln!(out, "repaired: {left} left; {bytes} bytes were overwritten")?;
                 self.undo.iter().try_for_each(|undo| {
                     let undo = undo.display();
                     writeln!(out, "'larder rescue undo {undo}' gives back the state before")
                 })
             }
-            Verdict::Proved => writeln!(
-                out,
-                "the repair would overwrite {bytes} bytes: no finding would remain, and all that \
-                 can be read would stay as it is"
-            ),
+            Verdict::Proved => {
+                let left = findings_left(prepared);
+                writeln!(
+                    out,
+                    "the repair would overwrite {bytes} bytes: {left} would remain, and all that \
+                     can be read would stay as it is"
+                )
+            }
             Verdict::Refused(reasons) => {
                 reasons.iter().try_for_each(|reason| writeln!(out, "refused: {reason}"))?;
                 writeln!(out, "nothing was written")
             }
         }
+    }
+}
+
+fn findings_left(prepared: &Prepared) -> String {
+    match prepared.after.count() {
+        0 => "no finding".to_owned(),
+        1 => "1 finding".to_owned(),
+        count => format!("{count} findings"),
     }
 }
 

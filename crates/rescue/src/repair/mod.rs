@@ -44,7 +44,7 @@ use zerocopy::IntoBytes;
 use crate::undo::{UndoError, apply};
 pub use error::RepairError;
 pub use plan::{Action, Step};
-use readable::Readable;
+use readable::{Readable, changed_checksum};
 pub use wishes::Wishes;
 
 /// Bytes of changes that each device's overlay keeps in memory.
@@ -136,9 +136,15 @@ pub fn prepare(
             if !wishes.is_any() && after.count() == before.count() && reasons.is_empty() {
                 reasons.push("no finding would go".into());
             }
-            let now = Readable::of(&open(&overlays, false)?);
-            let is_fresh = |sector: u64| fresh_checksums.contains(&sector);
-            reasons.extend(readable.missing_in(&now, &is_fresh));
+            let repaired = open(&overlays, false)?;
+            let now = Readable::of(&repaired);
+            reasons.extend(readable.missing_in(&now));
+            if readable.has_other_checksums(&now) {
+                let is_fresh = |sector: u64| fresh_checksums.contains(&sector);
+                let changed = changed_checksum(&open_below(&overlays)?, &repaired, is_fresh);
+                let say = |sector| format!("the checksum of the data at {sector} is another");
+                reasons.extend(changed.map(say));
+            }
         }
     }
     let verdict = if reasons.is_empty() { Verdict::Proved } else { Verdict::Refused(reasons) };
@@ -156,6 +162,12 @@ fn open(overlays: &[Arc<Overlay>], write: bool) -> Result<Volume, OpenError> {
     let devices = overlays.iter().map(|it| Arc::clone(it) as Arc<dyn Device>).collect();
     let options = OpenOptions { write, any_state: !write, ..OpenOptions::default() };
     Volume::open(devices, &options)
+}
+
+/// The file system as it is without the repair.
+fn open_below(overlays: &[Arc<Overlay>]) -> Result<Volume, OpenError> {
+    let devices = overlays.iter().map(|it| Arc::clone(it.below())).collect();
+    Volume::open(devices, &OpenOptions { any_state: true, ..OpenOptions::default() })
 }
 
 struct Repair<'a> {

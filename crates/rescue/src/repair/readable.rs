@@ -16,6 +16,7 @@ use zerocopy::FromBytes;
 use super::block::Blocks;
 use super::commit::{State, each_item};
 use super::files::is_name;
+use super::update::Root;
 
 /// Files that a repair loses or changes, at most so many.
 const MOST_NAMED: usize = 10;
@@ -29,8 +30,8 @@ pub(super) struct Readable {
     content: BTreeSet<(u64, u64, u64)>,
     /// Names that a lookup finds: subvolume, directory, the hash of the name; and where they lead.
     names: BTreeMap<(u64, u64, u64), Vec<u64>>,
-    /// The checksums of data, by sector; `None` where two differ.
-    checksums: BTreeMap<u64, Option<u64>>,
+    /// The root of the checksum tree.
+    checksums: Option<Root>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,18 +62,7 @@ impl Readable {
             }
         }
         readable.files.retain(|_, file| file.has_item);
-        if let Some(root) = state.root(CSUM_TREE) {
-            let len = volume.checksum_type().size();
-            let sectorsize = u64::from(volume.sectorsize());
-            each_item(&blocks, CSUM_TREE, root, &mut |key, data| {
-                for (number, sum) in (0..).zip(data.chunks_exact(len)) {
-                    let sector = key.offset.wrapping_add(number * sectorsize);
-                    let sum = Some(hash(&[sum]));
-                    let known = readable.checksums.entry(sector).or_insert(sum);
-                    *known = known.filter(|_| *known == sum);
-                }
-            });
-        }
+        readable.checksums = state.root(CSUM_TREE);
         readable
     }
 
@@ -126,8 +116,8 @@ impl Readable {
     }
 
     /// What can be read here and not, or otherwise, in `after`: a sentence for each, some of them if
-    /// they are many. `fresh` says of which sectors the checksums were computed anew.
-    pub(super) fn missing_in(&self, after: &Self, fresh: &dyn Fn(u64) -> bool) -> Vec<String> {
+    /// they are many.
+    pub(super) fn missing_in(&self, after: &Self) -> Vec<String> {
         let mut missing = Vec::new();
         for ((tree, ino), file) in &self.files {
             let problem = match after.files.get(&(*tree, *ino)) {
@@ -154,16 +144,60 @@ impl Readable {
                 ));
             }
         }
-        let changed = |(sector, sum): (&u64, &Option<u64>)| {
-            let other = after.checksums.get(sector).copied().flatten();
-            sum.is_some() && other.is_some() && *sum != other && !fresh(*sector)
-        };
-        if let Some((sector, _)) = self.checksums.iter().find(|it| changed((it.0, it.1))) {
-            missing.push(format!("the checksum of the data at {sector} is another"));
-        }
         let others = missing.len().saturating_sub(MOST_NAMED);
         missing.truncate(MOST_NAMED);
         missing.extend((others > 0).then(|| format!("and {others} more")));
         missing
     }
+
+    /// Whether the checksum tree is another one in `after`.
+    pub(super) fn has_other_checksums(&self, after: &Self) -> bool {
+        self.checksums != after.checksums
+    }
+}
+
+/// A sector whose checksum is another in `after` than in `before`, except those for which `is_fresh`
+/// holds. A sector with two checksums has none that counts.
+pub(super) fn changed_checksum(
+    before: &Volume,
+    after: &Volume,
+    is_fresh: impl Fn(u64) -> bool,
+) -> Option<u64> {
+    let now = checksums(after);
+    let size = after.checksum_type().size();
+    let sectorsize = u64::from(after.sectorsize());
+    let at = |sector: u64| {
+        let (start, sums) = now.range(..=sector).next_back()?;
+        let number = ((sector - start) / sectorsize) as usize;
+        sums.get(number * size..(number + 1) * size)
+    };
+    let then = checksums(before);
+    let mut previous_end = 0;
+    let mut next = then.iter().skip(1).map(|(start, _)| *start).chain([u64::MAX]);
+    for (start, sums) in &then {
+        let end = next.next().unwrap_or(u64::MAX);
+        let sectors = (0..).map(|number| start.saturating_add(number * sectorsize));
+        for (sector, sum) in sectors.zip(sums.chunks_exact(size)) {
+            let is_overlapped = sector >= end || sector < previous_end;
+            let is_other = at(sector).is_some_and(|now| now != sum);
+            if is_other && !is_overlapped && !is_fresh(sector) {
+                return Some(sector);
+            }
+        }
+        let covered = (sums.len() / size) as u64 * sectorsize;
+        previous_end = start.saturating_add(covered).max(previous_end);
+    }
+    None
+}
+
+/// The checksums of each item, by the first sector.
+fn checksums(volume: &Volume) -> BTreeMap<u64, Vec<u8>> {
+    let blocks = Blocks::strict(volume);
+    let mut items = BTreeMap::new();
+    if let Some(root) = State::read(&blocks).root(CSUM_TREE) {
+        each_item(&blocks, CSUM_TREE, root, &mut |key, data| {
+            items.insert(key.offset, data.to_vec());
+        });
+    }
+    items
 }

@@ -31,10 +31,10 @@ struct Link {
 }
 
 pub(super) fn mend(tree: &mut Tree, known: Known, notes: &mut Vec<String>) {
+    drop_distorted(tree);
     restore_inodes(tree, known, notes);
     name_top(tree);
-    let mut told = gather(tree);
-    drop_distorted(tree, &mut told);
+    let told = gather(tree);
     let mut links = Vec::new();
     let mut named_directories = BTreeSet::new();
     for ((directory, _), told) in &told {
@@ -85,7 +85,7 @@ fn restore_inodes(tree: &mut Tree, known: Known, notes: &mut Vec<String>) {
         .by_index
         .keys()
         .map(|(directory, _)| *directory)
-        .chain(tree.by_hash.keys().map(|key| key.objectid))
+        .chain(tree.by_hash.iter().filter(|it| !it.1.is_empty()).map(|it| it.0.objectid))
         .collect();
     for directory in directories {
         tree.inodes.entry(directory).or_default();
@@ -152,8 +152,9 @@ fn gather(tree: &Tree) -> BTreeMap<(u64, Vec<u8>), Told> {
 }
 
 /// Takes names away of which only one of three items tells, if it is the one that another name of
-/// the same inode lacks: its name is distorted.
-fn drop_distorted(tree: &mut Tree, told: &mut BTreeMap<(u64, Vec<u8>), Told>) {
+/// the same inode lacks: its name is distorted, or its directory, which does not exist then.
+fn drop_distorted(tree: &mut Tree) {
+    let told = gather(tree);
     let is_single = |it: &Told| it.by_index.len() + it.by_hash.len() + it.by_inode.len() == 1;
     let target = |it: &Told| match (&it.by_index[..], &it.by_hash[..], &it.by_inode[..]) {
         ([(_, entry)], ..) | (_, [(_, entry)], _) => entry.target.objectid,
@@ -163,25 +164,26 @@ fn drop_distorted(tree: &mut Tree, told: &mut BTreeMap<(u64, Vec<u8>), Told>) {
     let is_lacking = |it: &Told, single: &Told| {
         let counts = [it.by_index.len(), it.by_hash.len(), it.by_inode.len()];
         let own = [single.by_index.len(), single.by_hash.len(), single.by_inode.len()];
-        counts.iter().zip(own).all(|(count, own)| *count == 1 - own) && target(it) == target(single)
+        counts.iter().zip(own).all(|(count, own)| *count == 1 - own)
     };
-    let mut by_target: BTreeMap<(u64, u64), Vec<Vec<u8>>> = BTreeMap::new();
-    for ((directory, name), it) in told.iter() {
-        by_target.entry((*directory, target(it))).or_default().push(name.clone());
+    let mut by_target: BTreeMap<u64, Vec<&(u64, Vec<u8>)>> = BTreeMap::new();
+    for (names, it) in &told {
+        by_target.entry(target(it)).or_default().push(names);
     }
-    let distorted: Vec<(u64, Vec<u8>)> = told
-        .iter()
-        .filter(|(_, it)| is_single(it))
-        .filter(|((directory, _), single)| {
-            let others = by_target.get(&(*directory, target(single))).into_iter().flatten();
-            others.into_iter().any(|name| is_lacking(&told[&(*directory, name.clone())], single))
-        })
-        .map(|(names, _)| names.clone())
-        .collect();
-    for names in distorted {
-        if let Some(single) = told.remove(&names) {
-            forget(tree, names.0, &names.1, &single);
+    let exists = |ino: &u64| tree.inodes.get(ino).is_some_and(|inode| inode.item.is_some());
+    let mut distorted: Vec<(u64, Vec<u8>)> = Vec::new();
+    for (names, single) in told.iter().filter(|(_, it)| is_single(it)) {
+        let (directory, name) = names;
+        let is_it = |other: &&(u64, Vec<u8>)| {
+            let is_near = other.0 == *directory || (!exists(directory) && other.1 == *name);
+            is_near && is_lacking(&told[*other], single)
+        };
+        if by_target.get(&target(single)).into_iter().flatten().copied().any(|it| is_it(&it)) {
+            distorted.push(names.clone());
         }
+    }
+    for names in distorted {
+        forget(tree, names.0, &names.1, &told[&names]);
     }
 }
 
@@ -357,7 +359,8 @@ fn adopt(tree: &mut Tree, known: Known, notes: &mut Vec<String>) {
     let mut adopted = Vec::new();
     for ino in homeless {
         let inode = &tree.inodes[&ino];
-        if links(tree, ino) == 0 && !inode.has_extents {
+        let has_entries = tree.by_index.range((ino, 0)..=(ino, u64::MAX)).next().is_some();
+        if links(tree, ino) == 0 && !inode.has_extents && !inode.is_made && !has_entries {
             tree.orphans.insert(ino);
             let key = Key::new(larder_format::objectid::ORPHAN, ItemType::ORPHAN_ITEM, ino);
             tree.edits.insert(key, Some(Vec::new()));
