@@ -21,7 +21,7 @@ const TREES: [u64; 7] =
 
 /// Changes one to three bits or bytes, and says where.
 fn mutate(patient: &Patient, random: &mut Random) -> String {
-    let tree = TREES[random.below(2 * TREES.len()).checked_sub(TREES.len()).unwrap_or(0)];
+    let tree = TREES[random.below(2 * TREES.len()).saturating_sub(TREES.len())];
     let items = patient.items(tree);
     let found = &items[random.below(items.len())];
     let start = match random.below(4) {
