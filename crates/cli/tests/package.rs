@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use larder_testkit::Scratch;
+use larder_testkit::{Content, ImageSpec, KernelImage, Scratch};
 
 const LARDER: &str = env!("CARGO_BIN_EXE_larder");
 
@@ -193,6 +193,8 @@ fn the_debian_package_is_sound() {
         "./usr/share/man/man1/larder-subvolume-list.1.gz\n",
         "./usr/share/doc/larder/copyright\n",
         "./usr/lib/systemd/user/larder-mount@.service\n",
+        "./usr/libexec/larder/maintenance\n",
+        "./etc/default/larder-maintenance\n",
     ] {
         assert!(content.contains(path), "{path}: {content}");
     }
@@ -203,6 +205,62 @@ fn the_debian_package_is_sound() {
     let version = output(Command::new(installed.join("usr/bin/larder")).arg("--version"));
     assert_eq!(version, larder(&["--version"]));
     verify_units(&installed, folder);
+    verify_timers(&installed, folder);
+}
+
+/// systemd understands the timers and what they start, and the package enables none.
+fn verify_timers(installed: &Path, folder: &Path) {
+    let program = installed.join("usr/libexec/larder/maintenance");
+    for work in ["scrub", "balance"] {
+        for kind in ["service", "timer"] {
+            let name = format!("larder-{work}.{kind}");
+            let unit = fs::read_to_string(installed.join("usr/lib/systemd/system").join(&name));
+            let unit = unit.expect("it was installed");
+            let unit = unit.replace("/usr/libexec/larder/maintenance", program.to_str().unwrap());
+            fs::write(folder.join(name), unit).unwrap();
+        }
+        let mut analyze = Command::new("systemd-analyze");
+        analyze.args(["--system", "--man=no", "verify"]);
+        analyze.arg(folder.join(format!("larder-{work}.timer")));
+        assert_eq!(output(&mut analyze), "");
+    }
+    let settings = fs::read_to_string(installed.join("etc/default/larder-maintenance")).unwrap();
+    assert_eq!(settings.matches("_PERIOD=\"none\"").count(), 2, "{settings}");
+}
+
+/// What the timers start works on each mount that the settings name, and says at the end if one
+/// failed.
+#[test]
+fn maintenance_scrubs_and_balances_each_mount() {
+    let program =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/maintenance/maintenance");
+    let images =
+        [1, 2].map(|seed| KernelImage::build(&ImageSpec::new("kept"), &Content::new(seed)));
+    let mounts = images.each_ref().map(|image| image.mount("subvolid=5"));
+    let [one, other] = mounts.each_ref().map(|mount| mount.path().display().to_string());
+    let scratch = Scratch::new();
+    let settings = scratch.path().join("settings");
+    let maintain = |work: &str, places: &str| {
+        let work_places = work.to_uppercase();
+        fs::write(&settings, format!("BTRFS_{work_places}_MOUNTPOINTS=\"{places}\"\n")).unwrap();
+        let path = [Path::new(LARDER).parent().unwrap().as_os_str(), &env::var_os("PATH").unwrap()];
+        let mut command = Command::new(&program);
+        command
+            .arg(work)
+            .env("LARDER_MAINTENANCE", &settings)
+            .env("PATH", path.join(OsStr::new(":")));
+        let output = command.output().expect("it starts");
+        let said = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap());
+        (output.status.code(), said.concat())
+    };
+    let (code, said) = maintain("scrub", &format!("{one}:{other}"));
+    assert_eq!((code, said.matches("no errors found").count()), (Some(0), 2), "{said}");
+    let (code, said) = maintain("balance", &format!("{one}:{other}"));
+    assert_eq!((code, said.matches("Done, had to relocate").count()), (Some(0), 6), "{said}");
+    let (code, said) = maintain("scrub", &format!("/nowhere:{other}"));
+    assert_eq!((code, said.matches("no errors found").count()), (Some(1), 1), "{said}");
+    let (code, said) = maintain("other", "");
+    assert_eq!((code, said.contains("Usage: ")), (Some(2), true), "{said}");
 }
 
 /// systemd understands the unit that was installed, with the program in its place, and the one that

@@ -36,12 +36,14 @@ impl Moments {
         for _ in 0..ATTEMPTS {
             let copies = balance(&mount, &inner, outer.path());
             let (within_relocations, between): (Vec<_>, Vec<_>) =
-                copies.into_iter().partition(|copy| has_relocation(copy));
+                copies.into_iter().partition(has_relocation);
             if !within_relocations.is_empty() {
                 drop(mount);
                 return Self { within_relocations, between, _outer: outer, _scratch: scratch };
             }
-            between.iter().for_each(|copy| fs::remove_file(copy).expect("it is there"));
+            for copy in between {
+                fs::remove_file(copy).expect("it is there");
+            }
         }
         panic!("no copy was taken within a relocation");
     }

@@ -7,9 +7,9 @@ use crate::error::Result;
 use crate::handle::filesystem::Filesystem;
 
 impl Filesystem {
-    /// Makes the file system on a device as small as it can be: block groups are cut after their
-    /// last content, and move down. What is free between files stays. The device itself keeps its
-    /// length. Returns the size, and what moved. It is a [job](crate::Jobs), and other threads may
+    /// Makes the file system on a device as small as it can be: content moves together and down, and
+    /// so does what other devices have of the same block groups. Without a free space tree, what is
+    /// free between files stays. The device itself keeps its length. Returns the size, and what moved. It is a [job](crate::Jobs), and other threads may
     /// use the file system meanwhile. Calls `tell` in this thread with the progress.
     ///
     /// # Errors

@@ -65,7 +65,7 @@ fn what_a_crash_of_the_kernel_left_is_taken_over() {
     assert!(resumed > 0, "none of {taken:?} had a balance");
 }
 
-fn everything() -> BalanceItem {
+pub(crate) fn everything() -> BalanceItem {
     let mut item = BalanceItem::nothing();
     item.flags = (balance_flags::DATA | balance_flags::METADATA | balance_flags::SYSTEM).into();
     item

@@ -5,11 +5,12 @@
 //! `LARDER_EFFORT` multiplies the number of fills.
 
 use larder::{
-    CompressionAlgorithm, ErrorKind, Filesystem, OpenOptions, SnapshotKind, Subvolume,
+    BalanceEnd, CompressionAlgorithm, ErrorKind, Filesystem, OpenOptions, SnapshotKind, Subvolume,
     WriteCompression,
 };
 use larder_testkit::{Feature, ImageSpec, KernelImage, Manifest, Profile, assert_same, oracle};
 
+use super::balanced::everything;
 use super::{check, support};
 
 const THREADS: usize = 4;
@@ -48,6 +49,69 @@ fn fill_again(spec: &ImageSpec, options: OpenOptions, least_percent: u64, with_s
     drop((root, fs));
     check(&image, spec.name());
     go_on_by_kernel(&image, &manifest, &kept);
+}
+
+/// Fills an image, first by the kernel, balances it while it is full, and again when it is half
+/// empty, over and over. Nothing makes it read-only, and each fill finds as much room.
+fn balance_back(spec: &ImageSpec, least_percent: u64) {
+    let image = KernelImage::empty(spec);
+    let devices_bytes: u64 =
+        image.devices().iter().map(|path| path.metadata().unwrap().len()).sum();
+    let mut kept = filled_by_kernel(&image);
+    let fs = OpenOptions::new().write(true).open(image.devices()).unwrap();
+    let root = fs.subvolume("/").unwrap();
+    let mut stayed = 0;
+    for fill in 0..2 * larder_testkit::effort() as usize {
+        if fill > 0 {
+            each(&mut kept, |thread, kept| fill_up(&root, thread, fill, kept));
+        }
+        let bytes: usize = kept.iter().flatten().map(|(_, bytes)| bytes).sum();
+        let least_bytes = devices_bytes * least_percent / 100;
+        assert!(bytes as u64 >= least_bytes, "{} {fill}: full of {bytes} bytes", spec.name());
+        for is_full in [true, false] {
+            if !is_full {
+                each(&mut kept, |_, kept| half_empty(&root, fill, kept));
+                fs.sync().unwrap_or_else(|error| panic!("{} {fill}: {error}", spec.name()));
+            }
+            let balanced = fs.balance(&everything(), &|_| ());
+            let balanced =
+                balanced.unwrap_or_else(|error| panic!("{} {fill}: {error}", spec.name()));
+            assert_eq!(balanced.end, BalanceEnd::Finished);
+            stayed += balanced.done.without_room;
+            let completed = balanced.done.progress.completed;
+            assert!(is_full || completed > 0, "{} {fill}: {balanced:?}", spec.name());
+        }
+        fs.sync().unwrap_or_else(|error| panic!("{} {fill}: {error}", spec.name()));
+    }
+    println!("{}: {stayed} block groups found no room, and stayed", spec.name());
+    let manifest = support::manifest(&fs);
+    drop((root, fs));
+    check(&image, spec.name());
+    go_on_by_kernel(&image, &manifest, &kept);
+}
+
+/// Files that the kernel writes until the space runs out.
+fn filled_by_kernel(image: &KernelImage) -> [Kept; THREADS] {
+    let mount = image.mount("");
+    let mut kept: [Kept; THREADS] = Default::default();
+    for thread in 0..THREADS {
+        std::fs::create_dir(mount.path().join(format!("filler-{thread}"))).unwrap();
+    }
+    for number in 0..100_000_usize {
+        let thread = number % THREADS;
+        let path = format!("filler-{thread}/by-the-kernel-{number}");
+        let data = noise(LENGTHS[number % LENGTHS.len()], number as u64);
+        let written = std::fs::write(mount.path().join(&path), &data);
+        let bytes = if written.is_ok() { data.len() } else { 0 };
+        if mount.path().join(&path).exists() {
+            kept[thread].push((path, bytes));
+        }
+        if let Err(error) = written {
+            assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{error}");
+            return kept;
+        }
+    }
+    panic!("it holds more than its device");
 }
 
 /// Makes each thread do its part at once.
@@ -198,4 +262,22 @@ fn compressed() {
     let compression =
         WriteCompression { compression: CompressionAlgorithm::Lzo.into(), force: false };
     fill_again(&spec, default().compression(Some(compression)), 50, false);
+}
+
+#[test]
+fn one_device_is_balanced_back() {
+    let spec = ImageSpec::new("balanced-back").devices(&[300 << 20]);
+    balance_back(&spec.profiles(Profile::Single, Profile::Dup), 50);
+}
+
+#[test]
+fn copies_on_two_devices_are_balanced_back() {
+    let spec = ImageSpec::new("balanced-back-raid1").devices(&[256 << 20, 300 << 20]);
+    balance_back(&spec.profiles(Profile::Raid1, Profile::Raid1), 25);
+}
+
+#[test]
+fn stripes_and_copies_are_balanced_back() {
+    let spec = ImageSpec::new("balanced-back-raid10").devices(&[160 << 20; 4]);
+    balance_back(&spec.profiles(Profile::Raid10, Profile::Raid1c3), 20);
 }

@@ -31,8 +31,8 @@ use crate::tree_items::TreeItems;
 impl TransactionManager {
     /// Opens the file system on `volume` for writing; `cache` is over the same volume. Devices that
     /// missed commits are brought up to date, and what a crash left of the kernel's moving of block
-    /// groups is dropped; nothing else is written before the first commit. If devices are missing, the
-    /// first commit follows at once.
+    /// groups is dropped; nothing else is written before the first commit. If devices are missing,
+    /// the first commit follows at once.
     ///
     /// # Errors
     /// [`Error::ReadOnly`] says why a sound file system can only be read, [`Error::Unsound`] which

@@ -71,8 +71,8 @@ fn slot_of_this_thread() -> usize {
 }
 
 impl Space {
-    /// Allocates in the lowest groups on the devices, and there at the lowest addresses, from now on.
-    /// One caller at a time.
+    /// Allocates in the lowest groups on the devices, and there at the lowest addresses, from now
+    /// on. One caller at a time.
     pub(crate) fn allocate_lowest_first(&self) -> LowestFirst<'_> {
         self.lowest_first.store(true, Relaxed);
         LowestFirst(self)

@@ -1,8 +1,8 @@
 //! Filling the holes of a device with what lies at its end.
 //!
 //! # Invariants
-//! - The end of the last group moves to places before the group, where new groups are made for it, or
-//!   stays.
+//! - The end of the last group moves to places before the group, where new groups are made for it,
+//!   or stays.
 //! - If it stays, since no hole is long enough, the whole group moves away, and comes back to a new
 //!   group in the holes and the place that it left, as one.
 //! - It ends: each round but the last makes the device shorter.
@@ -81,7 +81,8 @@ impl DeviceWork<'_> {
         })
     }
 
-    /// The group with the last stripe on a device, unless it is for the chunk tree, and where that is.
+    /// The group with the last stripe on a device, unless it is for the chunk tree, and where the
+    /// stripe is.
     fn last_group(&self, devid: u64) -> Option<(Arc<Group>, u64)> {
         let places = self.groups_on(devid).into_iter().filter_map(|group| {
             let chunk = group.chunk();

@@ -1,7 +1,7 @@
 //! Making the file system on a device as small as it can be.
 //!
-//! Content moves together (`gather.rs`), block groups are cut after it, their stripes move down as far
-//! as there is room, and holes that are left get the end of the last group (`fold.rs`).
+//! Content moves together (`gather.rs`), block groups are cut after it, their stripes move down as
+//! far as there is room, and holes that are left get the end of the last group (`fold.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ const SPARE_SYSTEM_BLOCKS_PER_DEVICE: u64 = 12;
 const ITEMS: u64 = 8;
 
 impl TransactionManager {
-    /// Makes the file system on a device as small as it can be, and commits. Returns its size. Calls
-    /// `tell` in this thread with the progress.
+    /// Makes the file system on a device as small as it can be, and commits. Returns its size.
+    /// Calls `tell` in this thread with the progress.
     ///
     /// Without a free space tree, what is free between extents stays.
     ///

@@ -204,8 +204,8 @@ impl LeavingGroup<'_> {
         self.candidates.iter().map(|candidate| candidate.extent().len_bytes()).sum()
     }
 
-    /// Takes the first extents of a part of the group. Space for data is taken, and what cannot change
-    /// is copied. Returns whether there are any.
+    /// Takes the first extents of a part of the group. Space for data is taken, and what cannot
+    /// change is copied. Returns whether there are any.
     fn take_candidates(&mut self, part: Range<u64>) -> Result<bool> {
         let manager = self.manager;
         let tree = TreeView::Live(manager.trees.extent().clone());
