@@ -108,7 +108,8 @@ fn children(node: Node<'_>, range: &Range<Key>) -> Vec<(Pointer, Range<Key>)> {
 /// Addresses of the tree blocks that were in use in the last commit, as far as that is known.
 pub(crate) type InUse = HashSet<u64>;
 
-/// The order in which blocks of a tree were written. One that a transaction writes again gets another
+/// The order in which blocks of a tree were written. One that a transaction writes again gets
+/// another
 /// address, most often a higher one; the extent tree has the last.
 pub(crate) fn age(block: &Block, in_use: &InUse) -> (u64, bool, u64) {
     (block.generation, in_use.contains(&block.logical), block.logical)
