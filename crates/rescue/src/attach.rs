@@ -108,8 +108,8 @@ fn children(node: Node<'_>, range: &Range<Key>) -> Vec<(Pointer, Range<Key>)> {
 /// Addresses of the tree blocks that were in use in the last commit, as far as that is known.
 pub(crate) type InUse = HashSet<u64>;
 
-/// The order in which blocks of a tree were written. One that a transaction writes again gets another
-/// address, most often a higher one; the extent tree has the last.
+/// The order in which blocks of a tree were written. One that a transaction writes again gets
+/// another address, most often a higher one; the extent tree has the last.
 pub(crate) fn age(block: &Block, in_use: &InUse) -> (u64, bool, u64) {
     (block.generation, in_use.contains(&block.logical), block.logical)
 }
@@ -189,8 +189,8 @@ impl Attach<'_, '_> {
         }
     }
 
-    /// Takes what is free of `range` for the items there at or below a block, which has no others if
-    /// `range` was not cut.
+    /// Takes what is free of `range` for the items there at or below a block, which has no others
+    /// if `range` was not cut.
     fn descend(&mut self, pointer: Pointer, range: Range<Key>) {
         let free = self.taken.free(&range);
         if free.is_empty() || !self.may_visit(pointer) {

@@ -4,11 +4,12 @@
 //! extents it is ([`in_order`]). If there are no extents, the devices are read once, and each
 //! sector whose checksum the block group has votes for the address at which its stripe would begin
 //! ([`find`]): exact if all checksums of the stripe agree, otherwise the one clear best. Where no
-//! block group is known either, each cell of 64 KiB is found by itself ([`find_cells`]), since every
-//! profile keeps one together.
+//! block group is known either, each cell of 64 KiB is found by itself ([`find_cells`]), since
+//! every profile keeps one together.
 //!
 //! # Invariants
-//! - A checksum that the block group has more than once says nothing of an address, and has no vote.
+//! - A checksum that the block group has more than once says nothing of an address, and has no
+//!   vote.
 //! - A stripe is placed only where its votes are more than twice those of any other address.
 //! - Memory: [`MOST_SAMPLES`] checksums of each stripe, [`CELL_SAMPLES`] of each of [`MOST_CELLS`]
 //!   cells, and a number for each address that has a vote.

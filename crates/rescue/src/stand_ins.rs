@@ -266,7 +266,8 @@ impl Stock {
         }
     }
 
-    /// The same leaf without items that cannot be, which `leave_out` is told; `None` if it has none.
+    /// The same leaf without items that cannot be, which `leave_out` is told; `None` if it has
+    /// none.
     fn without_bad_items(
         &self,
         bytes: &[u8],

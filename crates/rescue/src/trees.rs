@@ -1,7 +1,7 @@
 //! The trees of a damaged file system, put together again.
 //!
-//! The root tree comes first: its items name the roots of all others. Where they are lost, a tree is
-//! known by the blocks that it owns, and a new item names its root.
+//! The root tree comes first: its items name the roots of all others. Where they are lost, a tree
+//! is known by the blocks that it owns, and a new item names its root.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

@@ -14,7 +14,8 @@
 //!   [`Volume::replace_chunk`], [`Volume::remove_chunk`], [`Volume::begin_move`].
 //! - [`Volume::write`], [`Volume::flush`], [`Volume::write_superblocks`], [`Volume::refresh`],
 //!   [`Volume::without_writes`].
-//! - [`Volume::open_without_chunk_tree`], [`Volume::with_stand_ins`]: volumes of damaged file systems.
+//! - [`Volume::open_without_chunk_tree`], [`Volume::with_stand_ins`]: volumes of damaged file
+//!   systems.
 //! - [`chunk`]: where the bytes of chunks lie, useful without devices.
 //! - [`layout`]: where new chunks go.
 //!
