@@ -126,7 +126,7 @@ impl Action {
     /// What is lost by it, if anything is.
     pub fn loses(self) -> Option<&'static str> {
         match self {
-            Self::Blocks => Some("items in blocks of which no copy can be read"),
+            Self::Blocks => Some("files and names in blocks of which no copy can be read"),
             Self::Log => Some("what programs synced since the last commit"),
             Self::Data => Some("what the data was before it changed"),
             Self::Checksums => Some("the proof that data without a checksum is as it was written"),
