@@ -5,10 +5,10 @@ use std::ops::{Deref, Range};
 
 use bytes::Bytes;
 
+use super::pass_on::pass_on;
 use super::{Store, StoreError, Versioned};
 use crate::id::Kind;
 use crate::manifest::Base;
-use crate::pass_on;
 
 /// A store in which objects of early epochs are read from other places. They are never written or
 /// deleted there.

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 
+use super::pass_on::pass_on;
 use super::{Listed, Store, StoreError, Version, Versioned};
-use crate::pass_on;
 use crate::requests::{CREATES, Counts, DELETES, GETS, LISTS, REPLACES, Requests};
 use crate::watch::Watch;
 

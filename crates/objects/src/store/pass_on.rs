@@ -110,3 +110,5 @@ macro_rules! pass_on {
         }
     };
 }
+
+pub(crate) use pass_on;

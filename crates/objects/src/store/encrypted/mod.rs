@@ -18,7 +18,7 @@ use crate::codec::Malformed;
 use crate::fetch::ATTEMPTS;
 use crate::keys::DataKey;
 use crate::manifest;
-use crate::pass_on;
+use crate::store::pass_on::pass_on;
 
 /// A store that seals objects on their way to another one, and opens them on their way back. Each
 /// is bound to its name.
