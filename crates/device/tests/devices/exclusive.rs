@@ -87,6 +87,10 @@ fn a_writer_waits_for_a_process_that_ends() {
     let mut said = String::new();
     BufReader::new(process.stdout.take().unwrap()).read_line(&mut said).unwrap();
     assert_eq!(said, "locked\n");
+    let stat = format!("/proc/{}/stat", process.id());
+    while !fs::read_to_string(&stat).unwrap().contains(") Z ") {
+        std::thread::yield_now();
+    }
     FileDevice::open(&path, Access::ReadWrite).unwrap();
     process.wait().unwrap();
 }
