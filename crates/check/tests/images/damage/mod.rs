@@ -109,11 +109,10 @@ pub(crate) fn image(base: Base) -> KernelImage {
     if base == Base::Quota {
         // Deleting snapshots has made the counts inconsistent. On a busy machine it goes on.
         let mount = image.mount("");
-        for words in [&["subvolume", "sync"][..], &["quota", "rescan", "-w"]] {
-            let words = words.iter().map(OsStr::new);
-            command::run("btrfs", words.chain([mount.path().as_os_str()]))
-                .expect("the kernel counts again");
-        }
+        mount.finish_deletions();
+        let rescan = ["quota", "rescan", "-w"].map(OsStr::new);
+        command::run("btrfs", rescan.into_iter().chain([mount.path().as_os_str()]))
+            .expect("the kernel counts again");
     }
     image
 }

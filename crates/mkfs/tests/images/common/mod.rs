@@ -3,14 +3,19 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use larder_format::Profile;
 use larder_mkfs::{MkfsOptions, Summary, mkfs};
-use larder_testkit::command::run;
+use larder_testkit::command::{CommandError, run};
 use larder_testkit::manifest::{Body, Timestamp};
 use larder_testkit::name_hash::colliding_names;
 use larder_testkit::{KernelMount, Manifest, Scratch, assert_same, oracle};
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, lsetxattr, makedev, mknodat};
+
+/// How long a test waits for another.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) const MIB: u64 = 1 << 20;
 
@@ -42,7 +47,17 @@ impl Made {
 
     #[track_caller]
     pub(crate) fn mount(&self, options: &str) -> KernelMount {
-        KernelMount::open(&self.files, options)
+        // The kernel refuses it while another test has mounted devices with the same UUID.
+        let start = Instant::now();
+        loop {
+            match KernelMount::try_open(&self.files, options) {
+                Ok(mount) => return mount,
+                Err(error) if start.elapsed() < PATIENCE && is_there(&error) => {
+                    thread::sleep(Duration::from_millis(50));
+                }
+                Err(error) => panic!("the kernel does not mount {:?}: {error}", self.files),
+            }
+        }
     }
 
     /// Checks that a kernel mount shows the content of `source`.
@@ -103,6 +118,10 @@ impl Made {
     pub(crate) fn dump(&self, tree: &str) -> String {
         oracle::dump_tree(&self.files, &["-t", tree]).unwrap_or_else(|error| panic!("{error}"))
     }
+}
+
+fn is_there(error: &CommandError) -> bool {
+    error.to_string().contains("File exists")
 }
 
 /// The properties that a copy shares with its source.
