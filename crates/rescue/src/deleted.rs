@@ -2,8 +2,8 @@
 //!
 //! A leaf is copied when it changes, and its older copies stay on the device until their space is
 //! used again. A file was deleted if an older leaf of a subvolume has its inode and the subvolume
-//! has it no more. It is read from the subvolume as it was in the last commit before that: put
-//! together from blocks that are not newer, like the checksums that prove its data.
+//! has it no more. The reader takes the subvolume of the last commit that had the inode. It puts
+//! that subvolume, and the checksums of the data, together from blocks that are not newer.
 //!
 //! # Invariants
 //! - Only a number that the subvolume does not have is that of a deleted file; btrfs gives each

@@ -50,15 +50,7 @@ fn damage_of_a_plain_image_is_found() {
 
 #[test]
 fn damage_of_other_images_is_found() {
-    check_images(&[
-        Base::Holes,
-        Base::SpaceCache,
-        Base::Quota,
-        Base::SimpleQuota,
-        Base::Raid1,
-        Base::Raid5,
-        Base::PowerCut,
-    ]);
+    check_images(&Base::OTHERS);
 }
 
 #[test]

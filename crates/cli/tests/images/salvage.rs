@@ -209,8 +209,8 @@ fn one_device_of_stripes_is_lost() {
     }
 }
 
-/// Blocks of the tree of files are lost: what older blocks and inodes say comes back, and whatever is
-/// in doubt is named.
+/// Blocks of the tree of files are lost. `restore` copies what older blocks and inodes say, and
+/// names what may be out of date.
 #[test]
 fn nodes_of_the_tree_of_files_are_lost() {
     let image = KernelImage::empty(&small_nodes("nodes"));
@@ -364,7 +364,7 @@ fn deleted_files_come_back() {
     assert!(files(&to).iter().all(|(path, _)| !contents.contains_key(path)));
 }
 
-/// Changes the tree block at `at` on all devices that have it there, and gives it a right checksum.
+/// Changes each copy of the tree block at `at`, and computes its checksum anew.
 fn rewrite(device: &Path, at: u64, change: impl Fn(&mut [u8])) {
     let file = OpenOptions::new().read(true).write(true).open(device).unwrap();
     let mut block = vec![0; 4096];

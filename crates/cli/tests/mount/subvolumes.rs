@@ -295,7 +295,8 @@ fn a_series_of_snapshots_is_kept_on_every_mount() {
     series(&point(KernelMount::open(std::slice::from_ref(&image), "").path()), scratch.path());
 }
 
-/// A user who may rename the directory of a series would otherwise choose what root deletes.
+/// A user renames the directory of a series while root's command works in it. Root deletes
+/// snapshots of that directory, and none of the one that takes its place.
 #[test]
 fn a_series_stays_in_its_directory_whatever_takes_the_place_of_that() {
     let mounted = Mounted::new();

@@ -3,8 +3,9 @@
 //! The original may be hostile, and so may users of the destination. So nothing is ever written
 //! through a symbolic link: every directory is opened relative to its parent's descriptor without
 //! following links, and a file is created anew, or overwritten if it is one and no link. Attributes
-//! all go to one inode, through a descriptor, and to none of another kind than the one that was made:
-//! a user who may rename there would get the owner and permissions of the copy for another file.
+//! all go to one inode, through a descriptor, and to none of another kind than the one that was
+//! made. Otherwise a user who may rename there puts another file in its place, and that file gets
+//! the owner and permissions of the copy.
 
 use std::ffi::OsStr;
 use std::fs::File;

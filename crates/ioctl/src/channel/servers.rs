@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - An image is shown only to a process that could open it so itself: to root, to the user of this
-//!   process, or to one that has it open already. Any process can have the name of a server.
+//!   process, or to one that has it open already. Any process can bind a socket with
+//!   the name of a server.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -184,14 +184,8 @@ impl Books<'_> {
                 let full = if block.is_full { EXTENT_FLAG_FULL_BACKREF } else { 0 };
                 let references = self.references_of(at);
                 let head = (block.generation, EXTENT_FLAG_TREE_BLOCK | full);
-                self.put(
-                    &mut items,
-                    at,
-                    Some((block.level, block.first_key)),
-                    nodesize,
-                    head,
-                    &references,
-                );
+                let place = Some((block.level, block.first_key));
+                self.put(&mut items, at, place, nodesize, head, &references);
                 used.push((at, nodesize));
             } else if next[1] == Some(at) {
                 let extent = data.next().expect("was seen");
@@ -203,14 +197,8 @@ impl Books<'_> {
                 let block = own.next().expect("was seen");
                 let reference = [BackRef::TreeBlock { root: block.tree }];
                 let head = (self.output.generation, EXTENT_FLAG_TREE_BLOCK);
-                self.put(
-                    &mut items,
-                    at,
-                    Some((block.level, block.first_key)),
-                    nodesize,
-                    head,
-                    &reference,
-                );
+                let place = Some((block.level, block.first_key));
+                self.put(&mut items, at, place, nodesize, head, &reference);
                 used.push((at, nodesize));
             }
         }

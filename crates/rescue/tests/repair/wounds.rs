@@ -108,15 +108,7 @@ fn wounds_of_a_plain_image_are_healed_or_left() {
 
 #[test]
 fn wounds_of_other_images_are_healed_or_left() {
-    treat_all(&[
-        Base::Holes,
-        Base::SpaceCache,
-        Base::Quota,
-        Base::SimpleQuota,
-        Base::Raid1,
-        Base::Raid5,
-        Base::PowerCut,
-    ]);
+    treat_all(&Base::OTHERS);
 }
 
 #[test]

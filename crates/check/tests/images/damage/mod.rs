@@ -37,6 +37,19 @@ pub(crate) enum Base {
     PowerCut,
 }
 
+impl Base {
+    /// All but the plain one.
+    pub(crate) const OTHERS: [Self; 7] = [
+        Self::Holes,
+        Self::SpaceCache,
+        Self::Quota,
+        Self::SimpleQuota,
+        Self::Raid1,
+        Self::Raid5,
+        Self::PowerCut,
+    ];
+}
+
 /// Whether `btrfs check --check-data-csum` of btrfs-progs 6.2 reports the damage, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progs {
