@@ -1,8 +1,9 @@
-//! The devices of a file system, and how often each failed.
+//! The devices of a file system, how often each failed, and which missed commits.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use larder::Overview;
 use larder_device::{InUse, in_use};
 use larder_ioctl::{DeviceErrors, DeviceInfo};
 
@@ -64,4 +65,10 @@ pub fn of_image(
         filesystem.sync()?;
     }
     Ok((filesystem.generation(), counted))
+}
+
+/// Devices that missed commits, as far as the file system tells.
+pub fn outdated(filesystem: &dyn Overview) -> Vec<u64> {
+    let devices = filesystem.devices().unwrap_or_default().into_iter();
+    devices.filter(|device| device.is_stale).map(|device| device.id).collect()
 }

@@ -25,6 +25,7 @@ use larder_locks::rank::ROWS;
 use larder_locks::{RankedMutex, RankedMutexGuard};
 
 use crate::chunk::{Chunk, ChunkError, ChunkMap};
+use crate::left_out::Failures;
 use crate::member::VolumeDevice;
 use crate::problem::Unmapped;
 use crate::report::ReportLimit;
@@ -53,6 +54,7 @@ pub(crate) struct Common {
     pub(crate) is_writable: bool,
     pub(crate) read_policy: ReadPolicy,
     pub(crate) counters: Counters,
+    pub(crate) failures: Failures,
     /// Counters that belong to no device.
     pub(crate) reports: ReportLimit,
     row_locks: [RankedMutex<(), ROWS>; ROW_LOCKS],
@@ -77,6 +79,7 @@ impl Geometry {
                 is_writable,
                 read_policy,
                 counters: Counters::default(),
+                failures: Failures::default(),
                 reports: ReportLimit::default(),
                 row_locks: std::array::from_fn(|_| RankedMutex::new(())),
                 versions,

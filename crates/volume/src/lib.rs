@@ -13,7 +13,7 @@
 //! - [`Volume::geometry`]: the devices and chunks of a time; [`Volume::add_chunk`],
 //!   [`Volume::replace_chunk`], [`Volume::remove_chunk`], [`Volume::begin_move`].
 //! - [`Volume::write`], [`Volume::flush`], [`Volume::write_superblocks`], [`Volume::refresh`],
-//!   [`Volume::without_writes`].
+//!   [`Volume::without_writes`]; [`Volume::readmit`] for devices that refused writes.
 //! - [`Volume::open_without_chunk_tree`], [`Volume::with_stand_ins`]: volumes of damaged file
 //!   systems.
 //! - [`chunk`]: where the bytes of chunks lie, useful without devices.
@@ -44,6 +44,7 @@ pub mod chunk;
 mod errors;
 mod geometry;
 pub mod layout;
+mod left_out;
 mod member;
 mod moving;
 mod open;

@@ -22,10 +22,13 @@ pub struct VolumeDevice {
     /// As the next superblock has it.
     pub(crate) dev_item: Mutex<DevItem>,
     pub(crate) device: Option<Arc<dyn Device>>,
-    /// Generation of the superblock that was found on it.
-    pub(crate) generation: Option<u64>,
+    /// The commit up to which its content is right: that of the superblock that was found on it, or
+    /// the last one before it was left out.
+    pub(crate) generation: Mutex<Option<u64>>,
     /// It missed commits, and has not been brought up to date since.
     pub(crate) is_stale: AtomicBool,
+    /// It refused a write (`left_out.rs`).
+    pub(crate) is_left_out: AtomicBool,
     pub(crate) is_seed: bool,
     /// A crash left its first superblock older than another copy.
     pub(crate) has_older_first_copy: bool,
@@ -122,8 +125,9 @@ impl VolumeDevice {
             uuid: dev_item.uuid(),
             dev_item: Mutex::new(dev_item),
             device,
-            generation,
+            generation: Mutex::new(generation),
             is_stale: AtomicBool::new(false),
+            is_left_out: AtomicBool::new(false),
             is_seed: false,
             has_older_first_copy: false,
             counters: DeviceCounters::default(),
@@ -185,9 +189,10 @@ impl VolumeDevice {
         self.device.is_none()
     }
 
-    /// Generation of the superblock that was found on the device.
+    /// The commit up to which its content is right: the generation of the superblock that was found
+    /// on it, or of the last commit before it was left out.
     pub fn generation(&self) -> Option<u64> {
-        self.generation
+        *self.generation.lock()
     }
 
     /// Whether the device belongs to the seed that this file system grew from; it is never written.
@@ -206,7 +211,7 @@ impl VolumeDevice {
     }
 
     /// Writes the buffers one after the other, to its twin too; does nothing and succeeds on a
-    /// missing device and on a seed.
+    /// missing device, on a seed, and on one that is left out.
     pub(crate) fn write(&self, bufs: &[IoSlice<'_>], at: Physical) -> Result<(), DeviceError> {
         self.write_to_twin(bufs, at);
         self.write_only_here(bufs, at)
@@ -233,7 +238,7 @@ impl VolumeDevice {
 
     /// The device for writes, if it is written.
     pub(crate) fn written_to(&self) -> Option<&Arc<dyn Device>> {
-        self.device.as_ref().filter(|_| !self.is_seed)
+        self.device.as_ref().filter(|_| !self.is_seed && !self.is_left_out())
     }
 
     pub(crate) fn flush(&self) -> Result<(), DeviceError> {

@@ -142,9 +142,7 @@ impl Geometry {
                 if shares(&other.stripes()[address.stripe]) {
                     continue;
                 }
-                if let Some(device) = self.device(address.devid) {
-                    device.write(&[IoSlice::new(part)], address.physical)?;
-                }
+                self.write_to(address, &[IoSlice::new(part)])?;
             }
         }
         Ok(())

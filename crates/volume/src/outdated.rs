@@ -7,7 +7,7 @@
 //! - A chunk that cannot be read without some devices was not written while these were missing:
 //!   their content of it is right, however old their superblocks are.
 
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::Acquire;
 
 use crate::chunk::{Chunk, Segment};
 use crate::geometry::Geometry;
@@ -17,11 +17,6 @@ impl VolumeDevice {
     /// Whether the device missed commits: its superblock is older than the newest.
     pub fn is_stale(&self) -> bool {
         self.is_stale.load(Acquire)
-    }
-
-    /// Marks the device as up to date. It has everything that it missed.
-    pub(crate) fn end_staleness(&self) {
-        self.is_stale.store(false, Release);
     }
 
     /// The commit up to which its content is known to be right; `None` if it is missing.

@@ -87,9 +87,8 @@ impl Volume {
                 let own = next.device(devid).expect("it has a twin").clone();
                 let twin = own.twin.write().take().expect("it has a twin");
                 let device = twin.member.device().expect("a twin is there").clone();
-                let mut member = VolumeDevice::new(own.dev_item(), device);
+                let member = VolumeDevice::member(own.dev_item(), Some(device), own.generation());
                 member.took_place.store(true, Relaxed);
-                member.generation = own.generation();
                 next.exchange_device(member);
                 own
             })

@@ -81,6 +81,7 @@ impl Volume {
         block_fsids.extend(seeds.map(|seed| seed.dev_item().fsid()));
         block_fsids.dedup();
         let geometry = Geometry::new(devices, chunks, is_writable, read_policy);
+        geometry.common.failures.note_commit(superblock.generation.get());
         Self {
             nodesize: superblock.nodesize.get(),
             sectorsize: superblock.sectorsize.get(),
@@ -156,12 +157,6 @@ impl Volume {
     pub fn has_outdated(&self, chunk: &Chunk) -> bool {
         let geometry = self.geometry();
         chunk.stripes().iter().any(|stripe| geometry.is_outdated(chunk, stripe.devid))
-    }
-
-    /// Marks devices that missed commits as up to date, also in the next superblocks. The caller
-    /// has brought their content up to date, and made it durable.
-    pub fn end_staleness(&self) {
-        self.devices().iter().for_each(|device| device.end_staleness());
     }
 
     /// The addresses of a range. In a striped chunk that is one entry for each 64 KiB.

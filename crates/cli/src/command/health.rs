@@ -15,7 +15,7 @@ use larder::{Incomplete, Space};
 use larder_ioctl::{DeviceErrors, DeviceInfo, Health as State};
 use serde::Serialize;
 
-use crate::device_errors::{Counted, mounted_at, of_image, of_mount};
+use crate::device_errors::{Counted, mounted_at, of_image, of_mount, outdated};
 use crate::global::Global;
 use crate::objects::{Prices, values};
 use crate::outcome::Outcome;
@@ -53,13 +53,22 @@ impl Health {
         let named = || self.path.display().to_string();
         let (state, devices) = self.state().with_context(named)?;
         let metrics = self.metrics()?;
-        let incomplete = self.incomplete();
+        let (outdated, incomplete) = self.copies();
         let mut out = stdout();
         if global.is_json() {
-            write_json(&mut out, "health", &Shown::new(&state, &incomplete, &devices, &metrics))?;
+            let mut shown = Shown::new(&state, &incomplete, &devices, &metrics);
+            shown.outdated_devices = outdated;
+            write_json(&mut out, "health", &shown)?;
         } else {
             write_state(&mut out, &state)?;
             write_devices(&mut out, &devices)?;
+            for devid in outdated {
+                writeln!(
+                    out,
+                    "Copies:          device {devid} missed commits: \
+                     'larder filesystem redundancy --complete' brings it up to date"
+                )?;
+            }
             for Incomplete { kind, profile, wanted, .. } in incomplete {
                 let kind = kind_name(kind);
                 writeln!(out, "Copies:          {kind}, {profile}: should be {wanted}")?;
@@ -71,11 +80,14 @@ impl Health {
         Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// What has fewer copies than it should, as far as that can be learned.
-    fn incomplete(&self) -> Vec<Incomplete> {
-        let filesystem = self.source.overview_of_present(self.path.as_os_str());
-        let space = filesystem.and_then(|filesystem| Ok(filesystem.space()?));
-        Space::incomplete(&space.unwrap_or_default())
+    /// Devices that missed commits, and what has fewer copies than it should, as far as that can be
+    /// learned.
+    fn copies(&self) -> (Vec<u64>, Vec<Incomplete>) {
+        let Ok(filesystem) = self.source.overview_of_present(self.path.as_os_str()) else {
+            return Default::default();
+        };
+        let space = filesystem.space().unwrap_or_default();
+        (outdated(filesystem.as_ref()), Space::incomplete(&space))
     }
 
     /// The metrics of a mount.
@@ -222,6 +234,8 @@ struct Shown<'m> {
     /// Why requests of a device wait, if any does.
     waits: Option<String>,
     healed_copies: u64,
+    /// Devices that missed commits.
+    outdated_devices: Vec<u64>,
     /// Block groups that have fewer copies than they should.
     incomplete: Vec<Groups>,
     devices: Vec<Device>,
@@ -286,6 +300,7 @@ impl<'m> Shown<'m> {
                 .map(|(since, reason)| ReadOnly { since: time(*since), reason: reason.clone() }),
             waits: state.waits.clone(),
             healed_copies: state.healed_copies,
+            outdated_devices: Vec::new(),
             incomplete: incomplete.iter().map(Groups::new).collect(),
             devices: devices.iter().map(|(info, errors)| Device::new(info, *errors)).collect(),
             metrics,

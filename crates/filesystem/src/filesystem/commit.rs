@@ -147,9 +147,9 @@ impl Filesystem {
         self.sync()
     }
 
-    /// Brings devices up to date that missed commits and that opening had to leave out of date: they
-    /// had data without checksums of which no other copy could be read. Other threads may use the
-    /// file system meanwhile. Calls `tell` with the progress, and returns whether all devices are up
+    /// Brings devices up to date that refused writes, or that missed commits and that opening had to
+    /// leave out of date: they had data without checksums of which no other copy could be read. Other
+    /// threads may use the file system meanwhile. Calls `tell` with the progress, and returns whether all devices are up
     /// to date now. Does nothing in a file system that is open for reading.
     pub fn bring_up_to_date(&self, tell: &dyn Fn(ResyncProgress)) -> Result<bool> {
         let Some(writer) = self.try_writer() else { return Ok(false) };

@@ -51,8 +51,8 @@ pub struct DeviceInfo {
     pub total_bytes: u64,
     /// Bytes of it that belong to chunks.
     pub allocated_bytes: u64,
-    /// Whether it missed commits, and has not been brought up to date: opening for writing does
-    /// that.
+    /// Whether it missed commits, or refuses writes, and has not been brought up to date: opening for
+    /// writing does that, and [`Filesystem::bring_up_to_date`].
     pub is_stale: bool,
     /// Whether it belongs to the seed that this file system grew from.
     pub is_seed: bool,

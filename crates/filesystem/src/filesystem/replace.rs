@@ -92,7 +92,7 @@ impl Filesystem {
         Ok(is_unfinished)
     }
 
-    /// Gives block groups that have [fewer copies](crate::Space::incomplete) than the safest of
+    /// Brings devices up to date that missed commits, and gives block groups that have [fewer copies](crate::Space::incomplete) than the safest of
     /// their purpose the profile of these. Opening does that when a device comes back, and so do
     /// removing and replacing one that is missing. It is a [job](crate::Jobs).
     ///

@@ -62,11 +62,21 @@ impl Server {
             ];
             text.put("device_errors_total", "counter", "Errors of all devices.", &values);
         }
+        self.put_devices(&mut text);
         self.put_jobs(&mut text);
         if let Some(facts) = facts_of(&self.filesystem) {
             put_objects(&mut text, &facts);
         }
         text.0
+    }
+
+    /// Devices that missed commits.
+    fn put_devices(&self, text: &mut Text) {
+        let devices = self.filesystem.devices();
+        let labels: Vec<_> = devices.iter().map(|it| format!("device=\"{}\"", it.id)).collect();
+        let is_stale = devices.iter().map(|device| f64::from(u8::from(device.is_stale)));
+        let values: Vec<_> = labels.iter().map(String::as_str).zip(is_stale).collect();
+        text.put("device_outdated", "gauge", "Whether a device missed commits.", &values);
     }
 
     /// Long work that goes on.

@@ -104,6 +104,8 @@ impl Overview for MountedFilesystem {
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
         let devices = larder_ioctl::devices(&self.inside).map_err(of_mounted)?;
         let uuid = self.uuid()?;
+        // The kernel has no metrics, and tells nobody what a device missed.
+        let metrics = larder_ioctl::metrics(&self.inside).unwrap_or_default();
         let info = |device: larder_ioctl::DeviceInfo| {
             let is_missing = [&b""[..], MISSING].contains(&&*device.path);
             let name = String::from_utf8_lossy(&device.path).into_owned();
@@ -111,6 +113,8 @@ impl Overview for MountedFilesystem {
             let (id, allocated_bytes) = (device.id, device.allocated_bytes);
             let mut info =
                 DeviceInfo::new(id, device.uuid, name, device.total_bytes, allocated_bytes);
+            let outdated = format!("larder_device_outdated{{device=\"{id}\"}} 1");
+            info.is_stale = metrics.lines().any(|line| line == outdated);
             info.is_seed = !device.filesystem.is_nil() && device.filesystem != uuid;
             info
         };

@@ -8,6 +8,7 @@ mod matrix;
 mod memory;
 mod paths;
 mod reading;
+mod refusing_devices;
 mod resolve;
 mod returning_devices;
 mod scan;

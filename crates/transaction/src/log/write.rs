@@ -7,7 +7,7 @@
 //! - A log refers to nothing in a block group that the last commit does not have.
 //! - A file system with mixed block groups gets no log: the caller commits.
 //! - A log that could not be completed is never written: then logs are void until the next commit,
-//!   which also frees their blocks.
+//!   which also frees their blocks. A log that a device missed does not count as written.
 
 use std::sync::Arc;
 
@@ -64,7 +64,8 @@ impl<'m> LogWriter<'m, '_> {
             return Ok(false);
         }
         drop(writer);
-        let is_written = write_out(manager, &logs).is_ok();
+        let is_written =
+            write_out(manager, &logs).is_ok() && !manager.volume().has_untold_failure();
         logs.is_void = !is_written;
         Ok(is_written)
     }

@@ -116,11 +116,13 @@ impl TransactionManager {
         Ok(())
     }
 
-    /// Whether trees or the superblock were changed since the last commit.
+    /// Whether trees or the superblock were changed since the last commit, or a device was left out
+    /// that its superblocks do not tell so.
     pub fn has_changes(&self) -> bool {
         self.tree_space.is_changed.load(Relaxed)
             || self.trees.lock_roots().is_dirty()
             || self.superblock.is_dirty()
+            || self.volume.has_untold_failure()
     }
 
     /// Ends the running generation. `None` if nothing has changed in it.

@@ -7,11 +7,11 @@
 //!   stale, and is not read.
 //! - The first copies of the superblock lead to the last commit before anything changes.
 //! - If a device is missing, a commit that it lacks comes before any other change.
+//! - A device that refuses a write meanwhile is left out again, and stays stale.
 //! - The reported progress only goes forward, and ends at its total if nothing fails.
 
 use std::ops::ControlFlow;
 
-use larder_format::BlockGroupFlags;
 use larder_volume::Chunk;
 
 use super::TransactionManager;
@@ -62,6 +62,7 @@ pub(super) fn bring_devices_up_to_date(
     if !stale.is_empty() && copy_all(manager, History::Unknown, tell)? {
         volume.end_staleness();
         volume.write_superblocks(&volume.superblock())?;
+        manager.space().heed_devices();
         complete(manager);
     }
     Ok(())
@@ -78,24 +79,38 @@ fn complete(manager: &TransactionManager) {
 }
 
 impl TransactionManager {
-    /// Brings devices up to date that opening had to leave out of date, while the file system is in
-    /// use. Returns whether all devices are up to date now.
+    /// Brings devices up to date that opening had to leave out of date, and those that refused
+    /// writes since, while the file system is in use. Returns whether all devices are up to date now.
+    ///
+    /// # Errors
+    /// Also if other work on the devices is in progress.
     ///
     /// # Panics
     /// If this thread has a [`Handle`](super::Handle).
     pub fn bring_up_to_date(&self, tell: &dyn Fn(ResyncProgress)) -> Result<bool> {
-        if self.volume().stale_devices().is_empty() {
+        let had_stale = !self.volume().stale_devices().is_empty();
+        let is_up_to_date = self.with_device_work(|| self.renew_devices(tell))?;
+        if had_stale && is_up_to_date {
+            complete(self);
+        }
+        Ok(is_up_to_date)
+    }
+
+    /// The same, without completing what was written while the devices were left out.
+    pub(super) fn renew_devices(&self, tell: &dyn Fn(ResyncProgress)) -> Result<bool> {
+        let is_up_to_date = || self.volume().stale_devices().is_empty();
+        if is_up_to_date() {
             return Ok(true);
         }
         if !copy_all(self, History::Checked, tell)? {
             return Ok(false);
         }
         self.volume().end_staleness();
+        self.space().heed_devices();
         // The superblocks of all devices lead to a new state, which has all logs.
         self.change_superblock(|_| ());
         self.commit()?;
-        complete(self);
-        Ok(true)
+        Ok(is_up_to_date())
     }
 }
 
@@ -113,12 +128,13 @@ fn copy_all(
     tell: &dyn Fn(ResyncProgress),
 ) -> Result<bool> {
     let volume = manager.volume();
+    volume.readmit();
     let mut progress = ResyncProgress { done_bytes: 0, total_bytes: 0 };
     let chunks = volume.chunks();
     let outdated = || chunks.iter().filter(|chunk| volume.has_outdated(chunk));
     let to_check = || {
         let is_unknown = history == History::Unknown;
-        outdated().filter(move |chunk| is_unknown && holds_tree_blocks(chunk))
+        outdated().filter(move |chunk| is_unknown && chunk.holds_tree_blocks())
     };
     let used_bytes =
         |chunk: &Chunk| manager.space().group_at(chunk.logical()).map_or(0, |group| group.used());
@@ -144,8 +160,4 @@ fn copy_all(
         tracing::info!("all devices are up to date: {copied_bytes} bytes were copied");
     }
     Ok(lost_bytes == 0)
-}
-
-fn holds_tree_blocks(chunk: &Chunk) -> bool {
-    chunk.flags().intersects(BlockGroupFlags::METADATA | BlockGroupFlags::SYSTEM)
 }

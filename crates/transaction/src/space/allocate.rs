@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use larder_format::Logical;
 use larder_volume::Chunk;
-use larder_volume::layout::{Devices, Limits};
+use larder_volume::layout::{Devices, Limits, Plan};
 
 use super::{Group, GroupState, Space, SpaceKind};
 use crate::chunk::fitting_system_array;
@@ -184,9 +184,12 @@ impl Space {
         if self.groups.read().len() > seen {
             return Ok(Some(()));
         }
+        self.avoid_left_out(&mut devices);
         let limits = self.limits(kind, &devices);
         let room = self.policy.read().room(kind, &devices);
-        let Some(plan) = limits.plan(self.profile(kind), &room) else { return Ok(None) };
+        let plan = limits.plan(self.profile(kind), &room);
+        let plan = plan.or_else(|| self.plan_with_left_out(kind, &limits, &room));
+        let Some(plan) = plan else { return Ok(None) };
         let chunk = plan.chunk(self.next_logical(), kind.types(self.is_mixed))?;
         let mut after = devices.clone();
         after.take(&chunk);
@@ -214,6 +217,35 @@ impl Space {
         drop(devices);
         self.update_reserve();
         Ok(Some(()))
+    }
+
+    /// New chunks avoid devices that refused writes since the last one was made.
+    fn avoid_left_out(&self, devices: &mut Devices) {
+        let usable = devices.usable().map(|space| space.devid);
+        let left_out: Vec<u64> = usable.filter(|devid| self.is_left_out(*devid)).collect();
+        for devid in &left_out {
+            devices.change(*devid, |space| space.is_usable = false);
+        }
+        if !left_out.is_empty() {
+            self.update_profiles(devices);
+        }
+    }
+
+    /// What was promised before a device was left out still finds room: a chunk that is whole
+    /// without it, and whose copy there follows when the device is brought up to date.
+    fn plan_with_left_out(&self, kind: SpaceKind, limits: &Limits, room: &Devices) -> Option<Plan> {
+        let mut all = room.clone();
+        let left_out = room.iter().map(|space| space.devid).filter(|id| self.is_left_out(*id));
+        for devid in left_out {
+            all.change(devid, |space| space.is_usable = true);
+        }
+        let plan = limits.plan(self.policy.read().safest(kind), &all)?;
+        let chunk = plan.clone().chunk(self.next_logical(), kind.types(self.is_mixed)).ok()?;
+        chunk.survives(|stripe| self.is_left_out(stripe.devid)).then_some(plan)
+    }
+
+    fn is_left_out(&self, devid: u64) -> bool {
+        self.volume.device(devid).is_some_and(|device| device.is_left_out())
     }
 
     /// Makes room in the chunk tree for the items of one more chunk.

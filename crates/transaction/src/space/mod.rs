@@ -469,9 +469,9 @@ impl Space {
         policy.look_at_devices(present, has_room);
     }
 
-    /// Whether devices are missing.
+    /// Whether devices are missing or left out.
     pub(crate) fn is_degraded(&self) -> bool {
-        self.volume.devices().iter().any(|device| device.is_missing() && !device.is_seed())
+        self.volume.devices().iter().any(|device| !device.takes_chunks() && !device.is_seed())
     }
 
     /// The profile that a group should have: that of the safest ones of its kind. `None` if it has

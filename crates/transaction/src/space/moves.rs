@@ -45,6 +45,16 @@ impl Space {
         self.update_reserve();
     }
 
+    /// Looks again at which devices take chunks.
+    pub(crate) fn heed_devices(&self) {
+        self.change_devices(|devices| {
+            for device in self.volume.devices().iter() {
+                let takes_chunks = device.takes_chunks();
+                devices.change(device.devid(), |space| space.is_usable = takes_chunks);
+            }
+        });
+    }
+
     /// Changes what is known of the devices.
     pub(crate) fn change_devices(&self, change: impl FnOnce(&mut Devices)) {
         let mut devices = self.devices.lock();

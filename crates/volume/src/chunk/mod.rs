@@ -121,6 +121,11 @@ impl Chunk {
         self.flags
     }
 
+    /// Whether tree blocks lie there.
+    pub fn holds_tree_blocks(&self) -> bool {
+        self.flags.intersects(BlockGroupFlags::METADATA | BlockGroupFlags::SYSTEM)
+    }
+
     /// How its bytes are laid out on devices.
     pub fn profile(&self) -> Profile {
         self.profile

@@ -113,7 +113,7 @@ impl Devices {
         for device in geometry.devices().iter() {
             let total_bytes = device.dev_item().total_bytes.get();
             let mut space = DeviceSpace::new(device.devid(), device.uuid(), total_bytes);
-            space.is_usable = !device.is_missing() && !device.is_seed();
+            space.is_usable = device.takes_chunks();
             devices.devices.push(space);
         }
         geometry.chunks().iter().for_each(|chunk| devices.take(chunk));

@@ -2,7 +2,10 @@
 //!
 //! # Invariants
 //! - Nothing is written through a volume that was opened for reading, nor to a seed.
-//! - When a write returns, every available copy has it; a missing device gets nothing.
+//! - When a write returns, every available copy has it; a missing device gets nothing, and neither
+//!   does one that is left out (`left_out.rs`).
+//! - A copy of tree blocks whose place refuses them, while another place of the same device takes
+//!   them, counts as bad: its readers notice, since each address is written once in a generation.
 //! - Nothing is durable before a flush that follows.
 //! - A thread that copies content within a volume in use reads and writes it while no other thread
 //!   writes ([`Volume::without_writes`]), if others may change it.
@@ -16,15 +19,13 @@ use std::sync::Arc;
 
 use larder_device::{Device, DeviceError, Trouble};
 use larder_format::superblock::OFFSETS;
-use larder_format::{Logical, Physical, Superblock};
+use larder_format::{Logical, Physical, Profile, Superblock};
 
 use crate::chunk::{Chunk, DeviceAddress};
 use crate::geometry::Geometry;
-use crate::member::VolumeDevice;
 use crate::problem::{CopyProblem, Unmapped};
 use crate::volume::Volume;
 use parity::write_rows;
-use superblock::write_copies;
 
 /// Why a write failed. After an error any part of the range may have changed.
 #[derive(Debug, thiserror::Error)]
@@ -83,8 +84,10 @@ impl Volume {
     /// Flushes all devices even if one fails, and returns the first error.
     pub fn flush(&self) -> Result<(), WriteError> {
         self.check_writable()?;
-        let results: Vec<_> = self.devices().iter().map(|device| device.flush()).collect();
-        Ok(results.into_iter().collect::<Result<(), _>>()?)
+        let geometry = self.geometry();
+        let devices = geometry.devices().iter();
+        let results: Vec<_> = devices.map(|device| geometry.flush(device)).collect();
+        results.into_iter().collect()
     }
 
     /// Commits: makes all writes durable, then writes the first copy of the superblock to every
@@ -96,14 +99,22 @@ impl Volume {
     pub fn write_superblocks(&self, template: &Superblock) -> Result<(), WriteError> {
         let others =
             || OFFSETS[1..].iter().try_for_each(|offset| self.write_copies(*offset, template));
+        let geometry = self.geometry();
+        let failures = &geometry.common.failures;
+        let happened;
         if self.flushes_in_one_step() {
+            happened = failures.happened();
             others()?;
-            self.write_first_copies(template)?;
+            self.lead_to(template)?;
         } else {
-            self.write_first_copies(template)?;
+            self.flush()?;
+            happened = failures.happened();
+            self.lead_to(template)?;
             others()?;
         }
         *self.superblock.write() = Arc::new(template.clone());
+        failures.note_commit(template.generation.get());
+        failures.tell(happened);
         Ok(())
     }
 
@@ -113,16 +124,22 @@ impl Volume {
         if !self.flushes_in_one_step() {
             self.flush()?;
         }
-        let first = self.devices_that_took_places();
-        write_copies(&first, OFFSETS[0], template)?;
-        first.iter().try_for_each(|device| device.flush())?;
+        self.lead_to(template)
+    }
+
+    /// The same for what is durable.
+    fn lead_to(&self, template: &Superblock) -> Result<(), WriteError> {
+        let (geometry, first) = (self.geometry(), self.devices_that_took_places());
+        geometry.write_copies(&first, OFFSETS[0], template)?;
+        first.iter().try_for_each(|device| geometry.flush(device))?;
         self.write_copies(OFFSETS[0], template)?;
         self.flush()
     }
 
     fn write_copies(&self, offset: Physical, template: &Superblock) -> Result<(), WriteError> {
         self.check_writable()?;
-        write_copies(&self.devices(), offset, template)
+        let geometry = self.geometry();
+        geometry.write_copies(geometry.devices(), offset, template)
     }
 
     /// Whether a superblock cannot be durable before what it leads to, and all copies are as new as
@@ -174,7 +191,7 @@ impl Volume {
     /// If the range lies in a chunk with parity.
     pub fn has_old_copy(&self, logical: Logical, good: &[u8]) -> Result<bool, WriteError> {
         let mut has_old = false;
-        self.geometry().for_each_old_copy(logical, good, |_, _, _| {
+        self.geometry().for_each_old_copy(logical, good, |_, _| {
             has_old = true;
             Ok::<_, WriteError>(())
         })?;
@@ -189,8 +206,9 @@ impl Volume {
     pub fn refresh(&self, logical: Logical, good: &[u8]) -> Result<u64, WriteError> {
         self.check_writable()?;
         let mut written_bytes = 0;
-        self.geometry().for_each_old_copy(logical, good, |device, address, part| {
-            device.write(&[IoSlice::new(part)], address.physical)?;
+        let geometry = self.geometry();
+        geometry.for_each_old_copy(logical, good, |address, part| {
+            geometry.write_to(address, &[IoSlice::new(part)])?;
             written_bytes += part.len() as u64;
             Ok::<_, WriteError>(())
         })?;
@@ -228,7 +246,7 @@ impl Geometry {
         &self,
         logical: Logical,
         mut good: &[u8],
-        mut visit: impl FnMut(&VolumeDevice, DeviceAddress, &[u8]) -> Result<(), E>,
+        mut visit: impl FnMut(DeviceAddress, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut found = Vec::new();
         self.for_each_chunk(logical, good.len() as u64, |chunk, at, part_bytes| {
@@ -241,9 +259,7 @@ impl Geometry {
                     if self.read_device(address, &mut found).is_ok() && found == part {
                         continue;
                     }
-                    if let Some(device) = self.device(address.devid) {
-                        visit(device, address, part)?;
-                    }
+                    visit(address, part)?;
                 }
             }
             Ok(())
@@ -276,10 +292,16 @@ impl Geometry {
             rest = after;
         }
         for (first, parts) in columns {
+            let (mut is_taken, mut refused) = (false, None);
             for address in first.iter().flat_map(|segment| chunk.addresses(segment)) {
-                if let Some(device) = self.device(address.devid) {
-                    device.write(&parts, address.physical)?;
+                match self.write_to(address, &parts) {
+                    Ok(()) => is_taken = true,
+                    Err(error) => refused = Some(error),
                 }
+            }
+            let is_one_enough = chunk.profile() == Profile::Dup && chunk.holds_tree_blocks();
+            if let Some(error) = refused.filter(|_| !(is_taken && is_one_enough)) {
+                return Err(error.into());
             }
         }
         Ok(())

@@ -144,9 +144,6 @@ impl<'a> RowWrite<'a> {
     }
 
     fn write_all(&self, address: DeviceAddress, bytes: &[u8]) -> Result<(), WriteError> {
-        match self.geometry.device(address.devid) {
-            Some(device) => Ok(device.write(&[IoSlice::new(bytes)], address.physical)?),
-            None => Ok(()),
-        }
+        Ok(self.geometry.write_to(address, &[IoSlice::new(bytes)])?)
     }
 }

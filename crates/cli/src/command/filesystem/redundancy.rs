@@ -12,6 +12,7 @@ use larder::{Incomplete, Overview, Space, SpaceKind};
 use serde_json::{Value, json};
 
 use crate::command::device::on::{Changing, judge, with_progress};
+use crate::device_errors::outdated;
 use crate::global::Global;
 use crate::outcome::Outcome;
 use crate::output::stdout;
@@ -21,6 +22,10 @@ use crate::space::kind_name;
 use crate::units::Units;
 
 /// Show what has fewer copies than it should, and complete it
+///
+/// A device that refuses a write, while others have a copy of everything, gets no more writes. So
+/// does one that was missing. What they missed is copied to them by --complete, and when the file
+/// system is mounted again.
 ///
 /// While a device is missing, new block groups have as many copies as the others allow. Larder
 /// gives them the rest when the device comes back, and when it is removed or replaced; the kernel
@@ -58,10 +63,15 @@ impl Redundancy {
         let filesystem = self.source.overview_of_present(&self.image)?;
         let incomplete = Space::incomplete(&filesystem.space()?);
         let missing: Vec<u64> = missing(filesystem.as_ref());
+        let outdated: Vec<u64> = outdated(filesystem.as_ref());
         let mut out = stdout();
         if global.is_json() {
             let groups: Vec<Value> = incomplete.iter().map(fields).collect();
-            let all = json!({ "missing-devices": missing, "incomplete": groups });
+            let all = json!({
+                "missing-devices": missing,
+                "outdated-devices": outdated,
+                "incomplete": groups,
+            });
             write_json(&mut out, "filesystem-redundancy", &all)?;
         } else {
             for devid in &missing {
@@ -70,16 +80,19 @@ impl Redundancy {
                     "Device {devid} is missing: 'larder replace start' or 'larder device remove'"
                 )?;
             }
+            for devid in &outdated {
+                writeln!(out, "Device {devid} missed commits: --complete brings it up to date")?;
+            }
             for groups in &incomplete {
                 let used = self.units.show(groups.used_bytes);
                 let (kind, profile) = (kind_name(groups.kind), groups.profile);
                 writeln!(out, "{kind}, {profile}: used={used}, should be {}", groups.wanted)?;
             }
-            if missing.is_empty() && incomplete.is_empty() {
-                writeln!(out, "Everything has all copies")?;
-            }
         }
-        let is_whole = missing.is_empty() && incomplete.is_empty();
+        let is_whole = missing.is_empty() && outdated.is_empty() && incomplete.is_empty();
+        if is_whole && !global.is_json() {
+            writeln!(out, "Everything has all copies")?;
+        }
         Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 

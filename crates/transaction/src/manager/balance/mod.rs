@@ -131,7 +131,7 @@ impl TransactionManager {
             return Ok(());
         }
         let devices = self.volume().devices();
-        let usable = devices.iter().filter(|device| !device.is_missing() && !device.is_seed());
+        let usable = devices.iter().filter(|device| device.takes_chunks());
         let usable = usable.count();
         let target = target(item, kind);
         if let Some(profile) =

@@ -3,14 +3,15 @@
 
 use larder_volume::Chunk;
 
-use super::{DeviceWork, Tell};
+use super::{DeviceProgress, DeviceWork, Tell};
 use crate::copy::Moved;
 use crate::error::{Error, Result};
-use crate::manager::TransactionManager;
+use crate::manager::{ResyncProgress, TransactionManager};
 
 impl TransactionManager {
-    /// Gives each block group that has fewer copies than the safest of its kind the profile of
-    /// these, each with a commit. Calls `tell` in this thread with the progress.
+    /// Brings devices up to date that missed commits, and gives each block group that has fewer
+    /// copies than the safest of its kind the profile of these, each with a commit. Calls `tell` in
+    /// this thread with the progress.
     ///
     /// # Errors
     /// [`Error::NoPlace`] if the devices have no room for a block group. Those that were completed
@@ -20,6 +21,11 @@ impl TransactionManager {
     /// If this thread has a [`Handle`](crate::Handle).
     pub fn complete_redundancy(&self, tell: &Tell<'_>) -> Result<Moved> {
         let mut work = DeviceWork::begin(self, tell)?;
+        self.renew_devices(&|progress| {
+            let ResyncProgress { done_bytes, total_bytes } = progress;
+            // It is short, and what is half done would have to begin again.
+            let _ = tell(DeviceProgress { done_bytes, total_bytes });
+        })?;
         work.complete()?;
         Ok(work.moved)
     }

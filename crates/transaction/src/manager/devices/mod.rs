@@ -57,6 +57,14 @@ struct DeviceWork<'m> {
     _turn: MutexGuard<'m, ()>,
 }
 
+impl TransactionManager {
+    /// Calls `act` while no other thread works on devices.
+    pub(super) fn with_device_work<T>(&self, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _work = DeviceWork::begin_with_replace(self, &|_| ControlFlow::Continue(()))?;
+        act()
+    }
+}
+
 impl<'m> DeviceWork<'m> {
     fn begin(manager: &'m TransactionManager, tell: &'m Tell<'m>) -> Result<Self> {
         let work = Self::begin_with_replace(manager, tell)?;

@@ -50,8 +50,15 @@ impl TransactionManager {
         work.set_superblock_devices();
         handle.end()?;
         self.commit()?;
-        device.forget_superblocks()?;
-        if device.is_missing() {
+        let was_absent = device.is_missing() || device.is_left_out();
+        match device.forget_superblocks() {
+            Err(error) if was_absent => tracing::warn!(
+                "{error}: device {devid} is removed, and still has superblocks of the file system: \
+                 do not use it for others before it is erased (wipefs --all)"
+            ),
+            forgotten => forgotten?,
+        }
+        if was_absent {
             work.complete_after_loss()?;
         }
         Ok(work.moved)
@@ -81,7 +88,7 @@ impl<'m> Avoided<'m> {
 impl Drop for Avoided<'_> {
     fn drop(&mut self) {
         let device = self.manager.volume().device(self.devid);
-        let is_usable = device.is_some_and(|device| !device.is_missing() && !device.is_seed());
+        let is_usable = device.is_some_and(|device| device.takes_chunks());
         self.manager.space().change_devices(|devices| {
             devices.change(self.devid, |device| device.is_usable = is_usable);
         });

@@ -229,7 +229,8 @@ impl TransactionManager {
         match copied {
             Ok(()) => {
                 self.finish(item, devid)?;
-                if source.is_missing() { work.complete_after_loss() } else { Ok(()) }
+                let was_absent = source.is_missing() || source.is_left_out();
+                if was_absent { work.complete_after_loss() } else { Ok(()) }
             }
             Err(error) if source.twin_failures() > 0 => {
                 self.give_up(item, devid)?;
