@@ -17,7 +17,7 @@ use bytes::Bytes;
 
 use crate::confirmed::Confirmed;
 use crate::error::ObjectsError;
-use crate::fetch::understood;
+use crate::fetch::{listed, understood};
 use crate::manifest::Manifest;
 use crate::store::{Problem, Store, StoreError};
 
@@ -75,8 +75,12 @@ pub(crate) fn are_there(store: &dyn Store) -> bool {
 
 /// The newest copy that is sound.
 pub(crate) fn newest(store: &dyn Store) -> Result<Option<Manifest>, ObjectsError> {
-    let listed = store.list(FOLDER)?;
-    let mut numbers: Vec<_> = listed.iter().filter_map(|listed| number(&listed.name)).collect();
+    listed(|| newest_once(store))
+}
+
+fn newest_once(store: &dyn Store) -> Result<Option<Manifest>, ObjectsError> {
+    let found = store.list(FOLDER)?;
+    let mut numbers: Vec<_> = found.iter().filter_map(|found| number(&found.name)).collect();
     numbers.sort_unstable();
     for number in numbers.into_iter().rev() {
         let found = store.get_versioned(&name(number))?;

@@ -146,25 +146,24 @@ impl ObjectDevice {
         let watch = store.watch().unwrap_or_default();
         let requests = Arc::new(Counting::new(store));
         let store: Arc<dyn Store> = Arc::clone(&requests) as _;
-        let timer = store.timer();
-        let mut since = timer.now();
-        let mut manifest = head::read(&*store)?;
-        let chosen = |manifest: &Manifest| match state {
+        let choose = |manifest: &Manifest| match state {
             None => Ok(manifest.state()),
             Some(name) => head::find_state(&*store, manifest, name),
         };
-        let mut opened = chosen(&manifest)?;
-        let reading = options.lease.then(|| Reading::begin(&store));
-        if let Some(reading) = reading.as_ref().filter(|_| Reading::is_urgent(&manifest)) {
-            // What it needs may go between this moment and the lease.
-            reading.hold_from(opened.number);
-            (since, manifest) = (timer.now(), head::read(&*store)?);
-            opened = chosen(&manifest)?;
-        }
+        let (manifest, opened, read) = if options.lease {
+            let reading = Reading::begin(&store);
+            let choose = |manifest: &Manifest| choose(manifest).map(|state| (state, state.number));
+            let (manifest, opened, since) = reading.look(choose)?;
+            let read = reading.note(opened.number, &manifest, since);
+            (manifest, opened, Some(read))
+        } else {
+            let manifest = head::read(&*store)?;
+            let opened = choose(&manifest)?;
+            (manifest, opened, None)
+        };
         if state.is_none() {
             warn_of_what_is_left(&*store, &manifest, &this_host());
         }
-        let read = reading.map(|reading| reading.note(opened.number, &manifest, since));
         let seen = Seen::compared(options, &*store, &manifest);
         let store = with_bases(store, &manifest);
         watch.note_reading(opened);
@@ -200,16 +199,25 @@ impl ObjectDevice {
             return Ok(None);
         }
         let store: Arc<dyn Store> = Arc::clone(&self.requests) as _;
+        let choose = |manifest: &Manifest| {
+            if manifest.uuid != self.uuid {
+                return Err(ObjectsError::Replaced { store: self.name.clone() });
+            }
+            let state = manifest.state();
+            Ok(((manifest.epoch, state), state.number))
+        };
         let reading = self.read.as_ref().map(Read::reading);
-        if let Some(reading) = reading {
-            reading.follow();
-        }
-        let since = store.timer().now();
-        let manifest = head::read(&*store)?;
-        if manifest.uuid != self.uuid {
-            return Err(ObjectsError::Replaced { store: self.name.clone() });
-        }
-        let opened = (manifest.epoch, manifest.state());
+        let (manifest, opened, since) = match reading {
+            Some(reading) => {
+                reading.follow();
+                reading.look(choose)?
+            }
+            None => {
+                let manifest = head::read(&*store)?;
+                let (opened, _) = choose(&manifest)?;
+                (manifest, opened, Duration::ZERO)
+            }
+        };
         if opened == self.opened {
             return Ok(None);
         }

@@ -6,11 +6,26 @@ use bytes::Bytes;
 
 use crate::codec::Malformed;
 use crate::error::ObjectsError;
-use crate::store::Store;
+use crate::store::{Problem, Store, StoreError};
 
 /// So often a part of an object is fetched that is not as it was written: the reply may be wrong,
 /// and the object right.
 pub(crate) const ATTEMPTS: u32 = 3;
+
+/// So often objects are listed until each that a list names is there.
+const MOST_LISTS: u32 = 20;
+
+/// Lists objects and reads them. One that is not there has gone since, after another one had come in
+/// its place, or a reply was wrong: the next list tells.
+pub(crate) fn listed<T>(read: impl Fn() -> Result<T, ObjectsError>) -> Result<T, ObjectsError> {
+    for _ in 1..MOST_LISTS {
+        match read() {
+            Err(ObjectsError::Store(StoreError { problem: Problem::NotFound, .. })) => {}
+            result => return result,
+        }
+    }
+    read()
+}
 
 /// Reads a part of an object. If `decode` does not understand it, fetches it again.
 pub(crate) fn fetch<T>(

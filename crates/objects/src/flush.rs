@@ -24,6 +24,7 @@ use crate::fetch::understood;
 use crate::id::ObjectId;
 use crate::manifest::TailSegment;
 use crate::map::Delta;
+use crate::packing;
 use crate::states::State;
 use crate::store::{Problem, Store};
 
@@ -33,9 +34,6 @@ const VERSION: u64 = 2;
 
 /// The most content that a flush has itself, in bytes: it takes one chunk of the cache, and less.
 pub(crate) const MOST_CONTENT_BYTES: usize = 512 << 10;
-
-/// How hard content is packed.
-const LEVEL: i32 = 1;
 
 /// What the object with the next number says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,7 +144,7 @@ impl Flush {
         TailSegment::encode(&self.segments, to);
         Delta::encode(&self.deltas, to);
         to.number(self.content.len() as u64);
-        let packed = zstd::bulk::compress(&self.content, LEVEL).ok();
+        let packed = packing::pack(&self.content).ok();
         match packed.filter(|packed| packed.len() < self.content.len()) {
             Some(packed) => {
                 to.number(1);
@@ -173,7 +171,7 @@ impl Flush {
             return Err(Malformed("it has too much content"));
         }
         let content = if is_packed {
-            let unpacked = zstd::bulk::decompress(bytes, len);
+            let unpacked = packing::unpack(bytes, len);
             unpacked.map_err(|_| Malformed("its content cannot be unpacked"))?
         } else {
             bytes.to_vec()

@@ -173,11 +173,25 @@ fn missing(store: &dyn Store) -> ObjectsError {
 ///
 /// If the manifest is damaged, its copy and the flushes after it say the same.
 pub(crate) fn read(store: &dyn Store) -> Result<Manifest, ObjectsError> {
+    read_from(store).map(|(manifest, _)| manifest)
+}
+
+/// Where a reader has found the newest state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Manifest,
+    /// Its writer may have written a manifest since which has no copy yet: what that one has doomed
+    /// for long goes at once when it gets one.
+    Copy,
+}
+
+/// As [`read`], with what it was read from.
+pub(crate) fn read_from(store: &dyn Store) -> Result<(Manifest, Source), ObjectsError> {
     let (mut manifest, mut before) = match read_manifest(store) {
         Err(error @ ObjectsError::Damaged { .. }) => {
-            let Ok(Some(manifest)) = copies::newest(store) else { return Err(error) };
+            let Ok(Some(copy)) = copies::newest(store) else { return Err(error) };
             tracing::warn!("{error}; a copy of it is read; 'larder objects rebuild' mends it");
-            return newest_after(store, manifest, follow);
+            return Ok((read_after_copy(store, copy)?, Source::Copy));
         }
         result => result?,
     };
@@ -193,7 +207,21 @@ pub(crate) fn read(store: &dyn Store) -> Result<Manifest, ObjectsError> {
         }
         (manifest, before) = (next, found);
     }
-    Ok(manifest)
+    Ok((manifest, Source::Manifest))
+}
+
+/// What the newest copy and the flushes after it say, which may be `copy`. A writer that goes on may
+/// make another one meanwhile, and delete what that does not need.
+fn read_after_copy(store: &dyn Store, mut copy: Manifest) -> Result<Manifest, ObjectsError> {
+    for _ in 1..MOST_LOOKS {
+        let number = copy.number;
+        let read = newest_after(store, copy, follow);
+        match copies::newest(store)? {
+            Some(newer) if newer.number != number => copy = newer,
+            _ => return read,
+        }
+    }
+    newest_after(store, copy, follow)
 }
 
 /// What a copy of a manifest and the flushes after it say.

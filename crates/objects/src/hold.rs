@@ -16,11 +16,11 @@ use parking_lot::Mutex;
 use crate::codec::{Decoder, Encoder, Malformed};
 use crate::each::each;
 use crate::error::ObjectsError;
-use crate::fetch::{ATTEMPTS, understood};
+use crate::fetch::{ATTEMPTS, listed, understood};
 use crate::lease;
 use crate::manifest::{self, Manifest};
 use crate::map::ObjectRecord;
-use crate::store::{Problem, Store, StoreError, Versioned};
+use crate::store::{Problem, Store, Versioned};
 
 pub(crate) const FOLDER: &str = "holds";
 const MAGIC: &[u8; 8] = b"LarderOH";
@@ -75,19 +75,9 @@ impl Hold {
     }
 }
 
-/// So often the holds are listed until each that a list names is there.
-const MOST_LISTS: u32 = 5;
-
-/// The holds in a store. One that a list names and that is not there may have gone with its clone
-/// since, or a reply was wrong: the next list tells.
+/// The holds in a store.
 pub(crate) fn read(store: &dyn Store) -> Result<Vec<Hold>, ObjectsError> {
-    for _ in 1..MOST_LISTS {
-        match read_once(store) {
-            Err(ObjectsError::Store(StoreError { problem: Problem::NotFound, .. })) => {}
-            result => return result,
-        }
-    }
-    read_once(store)
+    listed(|| read_once(store))
 }
 
 fn read_once(store: &dyn Store) -> Result<Vec<Hold>, ObjectsError> {
@@ -151,7 +141,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::store::{Directory, Layer};
+    use crate::store::{Directory, Layer, StoreError};
 
     /// Says of each object once that it is not there.
     #[derive(Debug)]

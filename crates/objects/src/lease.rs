@@ -18,8 +18,9 @@ use parking_lot::Mutex;
 use crate::codec::{Decoder, Encoder, Malformed};
 use crate::each::each;
 use crate::error::ObjectsError;
+use crate::fetch::listed;
 use crate::map::ObjectRecord;
-use crate::store::{Problem, Store, StoreError};
+use crate::store::Store;
 
 pub(crate) const FOLDER: &str = "leases";
 const MAGIC: &[u8; 8] = b"LarderOL";
@@ -95,20 +96,9 @@ pub(crate) fn is_any(store: &dyn Store) -> Result<bool, ObjectsError> {
     Ok(!store.list(FOLDER)?.is_empty())
 }
 
-/// So often the leases are listed until none goes that a list named.
-const MOST_LISTS: u32 = 20;
-
 /// The leases in a store, also those that have ended.
-///
-/// A reader may have made another one before it deleted one that a list named, and after the list.
 pub(crate) fn read(store: &dyn Store) -> Result<Vec<Held>, ObjectsError> {
-    for _ in 1..MOST_LISTS {
-        match read_once(store) {
-            Err(ObjectsError::Store(StoreError { problem: Problem::NotFound, .. })) => {}
-            result => return result,
-        }
-    }
-    read_once(store)
+    listed(|| read_once(store))
 }
 
 fn read_once(store: &dyn Store) -> Result<Vec<Held>, ObjectsError> {

@@ -82,6 +82,7 @@ mod manifest;
 mod map;
 mod options;
 mod ownership;
+mod packing;
 mod past;
 mod patience;
 mod pool;

@@ -4,6 +4,8 @@
 //! - What a device reads is safe without a lease for a while: no object that its state needs was
 //!   doomed when it was opened, and a doomed one stays for [`delete_after`](crate::Info). From then on
 //!   there is a lease on all states that are read, or somebody is told that there is none.
+//! - Where that is too short, or a copy of the manifest does not tell what is doomed, the reader makes
+//!   its lease first, and then looks which states there are.
 //! - A reader that follows holds on all states from the oldest on that it reads. So the next one is
 //!   held before the reader knows it.
 //! - A lease that may have ended before the next one began is not trusted: the reader looks whether
@@ -17,7 +19,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::ObjectsError;
-use crate::head;
+use crate::head::{self, Source};
 use crate::lease::{HOLDS, Lease, new_name};
 use crate::manifest::Manifest;
 use crate::ownership::this_process;
@@ -101,13 +103,37 @@ impl Reading {
         Arc::new(Self { shared, thread })
     }
 
-    /// Whether a reader of the device with this manifest must not wait with its lease.
-    pub(crate) fn is_urgent(manifest: &Manifest) -> bool {
-        Duration::from_secs(manifest.delete_after) < SHORT
+    /// Looks for the manifest, and holds on the states from the one on that `choose` finds there, if
+    /// this reader must not wait with its lease. Returns what this was `since`, too.
+    pub(crate) fn look<T>(
+        &self,
+        choose: impl Fn(&Manifest) -> Result<(T, u64), ObjectsError>,
+    ) -> Result<(Manifest, T, Duration), ObjectsError> {
+        let store = &*self.shared.store;
+        let look = || {
+            let since = store.timer().now();
+            let (manifest, source) = head::read_from(store)?;
+            let (chosen, first) = choose(&manifest)?;
+            Ok::<_, ObjectsError>((manifest, source, chosen, first, since))
+        };
+        let (mut manifest, source, mut chosen, first, mut since) = look()?;
+        let stays = Duration::from_secs(manifest.delete_after) >= SHORT;
+        if (source == Source::Copy || !stays) && self.may_hold() {
+            // What it needs may go between this moment and the lease.
+            self.hold_from(first);
+            (manifest, _, chosen, _, since) = look()?;
+        }
+        Ok((manifest, chosen, since))
+    }
+
+    /// Whether there is no lease yet, and there may be one.
+    fn may_hold(&self) -> bool {
+        let made = self.shared.made.lock();
+        made.name.is_none() && !made.is_denied
     }
 
     /// Holds on all states from `first` on, at once.
-    pub(crate) fn hold_from(&self, first: u64) {
+    fn hold_from(&self, first: u64) {
         let mut wanted = self.shared.wanted.lock();
         wanted.states.entry(first).or_default();
         let follows = std::mem::replace(&mut wanted.follows, true);

@@ -59,14 +59,13 @@ pub fn verify(
     store: &Arc<dyn Store>,
     mut tell: impl FnMut(u64, u64) + Send,
 ) -> Result<Verified, ObjectsError> {
-    let (since, mut manifest) = (store.timer().now(), head::read(&**store)?);
     // Nothing goes that any kept state needs, however long it takes.
     let reading = Reading::begin(store);
-    if Reading::is_urgent(&manifest) {
-        reading.hold_from(first_state(&manifest));
-        manifest = head::read(&**store)?;
-    }
-    let _read = reading.note(first_state(&manifest), &manifest, since);
+    let (manifest, first, since) = reading.look(|manifest| {
+        let first = first_state(manifest);
+        Ok((first, first))
+    })?;
+    let _read = reading.note(first, &manifest, since);
     reading.follow();
     let store = &Based::new(&**store, manifest.bases.clone());
     let findings = Mutex::new(Vec::new());

@@ -6,8 +6,10 @@
 //! - What a flush that returned has written is there for whoever opens the device later.
 //! - After a writer has taken over, the one before acknowledges nothing that the other has not
 //!   found.
-//! - A reader finds one state that the device had, completely.
+//! - A reader finds one state that the device had, completely, and none from before the last flush
+//!   that returned before the reader began. Nothing of it is deleted.
 
+use std::error::Error;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +21,7 @@ use larder_objects::{
 };
 use parking_lot::Mutex;
 
-use crate::support::{MemoryStore, effort, error};
+use crate::support::{MemoryStore, WithoutManifest, effort, error};
 
 const BLOCK: usize = 512;
 
@@ -231,6 +233,8 @@ enum First {
     Writer,
     TakerOver,
     Reader,
+    /// The manifest cannot be read.
+    ReaderOfACopy,
     Collector,
 }
 
@@ -249,6 +253,7 @@ fn run(
     told.lock().states.push(vec![0; 3]);
     let plain = || -> Arc<dyn Store> { Arc::new(Seen::new(&store, mistake, u64::MAX, Vec::new())) };
     let other = Arc::new(Mutex::new(None::<ObjectDevice>));
+    let is_reader = matches!(first, First::Reader | First::ReaderOfACopy);
     let is_of_old = !matches!(first, First::Writer | First::Collector);
     if is_of_old {
         let device = ObjectDevice::open_elsewhere(plain(), &options()).unwrap();
@@ -264,6 +269,10 @@ fn run(
             }
             let Some(device) = &*other else { return };
             write(device, 1, value, is_of_old, &told);
+            if collects && is_reader {
+                // What the reader looks for is needed no more.
+                write(device, 0, value + 1, is_of_old, &told);
+            }
             if collects {
                 let _ = device.collect_garbage(|_, _| ());
             }
@@ -276,6 +285,7 @@ fn run(
         vec![(one, step(10, false)), (two, step(20, true))],
     ));
     let shared: Arc<dyn Store> = Arc::clone(&seen) as _;
+    let is_of_a_copy = matches!(first, First::ReaderOfACopy);
     match first {
         First::Writer | First::Collector => {
             if let Ok(device) = ObjectDevice::open_elsewhere(shared, &options()) {
@@ -296,17 +306,21 @@ fn run(
                 write(&device, 2, 4, false, &told);
             }
         }
-        First::Reader => {
+        First::Reader | First::ReaderOfACopy => {
+            // What was acknowledged before the reader begins is there for it.
+            let earlier = told.lock().states.len() - 1;
             seen.begin();
-            if let Ok(device) = ObjectDevice::open_read_only(shared, None, &options()) {
-                let found = content(&device);
-                let mut told = told.lock();
-                match found {
-                    Ok(found) if told.states.contains(&found) => {}
-                    Ok(found) => told.object(format!("a reader has found {found:?}")),
-                    Err(_) if lost != u64::MAX || delete_after == 0 => {}
-                    Err(error) => told.object(format!("a reader misses {error}")),
-                }
+            let store = if is_of_a_copy { Arc::new(WithoutManifest(shared)) as _ } else { shared };
+            let opened = ObjectDevice::open_read_only(store, None, &options());
+            let found = opened.map_err(|error| error.to_string()).and_then(|device| {
+                content(&device).map_err(|error| format!("{error}: {:?}", error.source()))
+            });
+            let mut told = told.lock();
+            match found {
+                Ok(found) if told.states[earlier..].contains(&found) => {}
+                Ok(found) => told.object(format!("a reader has found {found:?}")),
+                Err(_) if lost != u64::MAX => {}
+                Err(error) => told.object(format!("a reader misses {error}")),
             }
         }
     }
@@ -355,7 +369,8 @@ fn explore(first: First, mistake: Mistake) -> Option<String> {
     None
 }
 
-const ALL: [First; 4] = [First::Writer, First::TakerOver, First::Reader, First::Collector];
+const ALL: [First; 5] =
+    [First::Writer, First::TakerOver, First::Reader, First::ReaderOfACopy, First::Collector];
 
 #[test]
 fn every_interleaving_keeps_what_was_acknowledged() {

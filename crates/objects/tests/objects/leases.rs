@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use larder_device::Device;
 use larder_objects::{
-    Beside, ObjectDevice, ObjectsError, Options, Problem, Store, StoreError, Version, clone,
-    deletable, delete, info, pass_on,
+    Beside, ObjectDevice, ObjectsError, Options, Problem, StateName, Store, StoreError, Version,
+    clone, deletable, delete, info, pass_on,
 };
 
-use crate::support::{MemoryStore, error, scratch};
+use crate::support::{Asking, MemoryStore, WithoutManifest, error, scratch};
 
 const BLOCK_BYTES: usize = 4096;
 
@@ -137,6 +137,45 @@ fn keys_that_may_only_read_hold_nothing() {
     overwrite(&store, 2);
     assert!(read(&reader).is_err());
     assert_eq!(read(&reader.newest().unwrap().unwrap()).unwrap(), 2);
+}
+
+/// A writer could make no copy of the manifest that forgets a state, for long. What it deleted not, the
+/// next writer deletes at once.
+#[test]
+fn a_reader_of_a_copy_holds_on_it_at_once() {
+    let store = Arc::new(MemoryStore::default());
+    store.set_clock(1_000_000);
+    ObjectDevice::create(&*store, 1 << 20, "all=1h".parse().unwrap(), 600).unwrap();
+    overwrite(&store, 1);
+    let kept = info(&*store).unwrap().state;
+    let may_pass =
+        |name: &str| if name.starts_with("copies/") { Err(Problem::Denied) } else { Ok(()) };
+    let without_copies: Arc<dyn Store> = Arc::new(Asking { store: Arc::clone(&store), may_pass });
+    for hours in 1..4 {
+        store.set_clock(1_000_000 + hours * 3600);
+        let shared = Arc::clone(&without_copies);
+        let device = ObjectDevice::open_elsewhere(shared, &Options::default()).unwrap();
+        if hours == 1 {
+            device.write_at(&[2; 16 * BLOCK_BYTES], 0).unwrap();
+        }
+        // It makes a checkpoint first.
+        device.collect_garbage(|_, _| ()).unwrap_err();
+    }
+    assert!(!info(&*store).unwrap().states.contains(&kept));
+    assert!(info(&*store).unwrap().doomed > 0);
+
+    store.set_clock(1_000_000 + 4 * 3600);
+    let options = Options { cache_bytes: 0, request_bytes: 0, ..Options::default() };
+    let without_manifest = Arc::new(WithoutManifest(Arc::clone(&store)));
+    let name = StateName::Number(kept.number);
+    let reader = ObjectDevice::open_read_only(without_manifest, Some(&name), &options).unwrap();
+    let device = open(&store);
+    device.collect_garbage(|_, _| ()).unwrap();
+    assert_eq!(read(&reader).unwrap(), 1);
+    drop(reader);
+    let before = store.names().len();
+    device.tend().unwrap();
+    assert!(store.names().len() < before, "it was to go: {:?}", store.names());
 }
 
 /// A store that fails after some deletions.

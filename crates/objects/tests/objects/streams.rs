@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::support::{MemoryStore, Network, Persistent, explore, keys, opened};
 use bytes::Bytes;
@@ -523,8 +522,8 @@ impl History {
 }
 
 /// Threads of the senders race with each other, so a seed repeats a history only nearly.
-fn assert_all_end_well(time: Duration, store: fn() -> MemoryStore, key: fn() -> Option<DataKey>) {
-    explore(time, 3000, |seed| {
+fn assert_all_end_well(count: u64, store: fn() -> MemoryStore, key: fn() -> Option<DataKey>) {
+    explore(count, |seed| {
         let mut history = History::new(seed, store(), key());
         let steps = history.rng.random_range(5..80);
         (0..steps).for_each(|_| history.step());
@@ -534,16 +533,16 @@ fn assert_all_end_well(time: Duration, store: fn() -> MemoryStore, key: fn() -> 
 
 #[test]
 fn every_history_leaves_a_catalogue_of_what_is_there() {
-    assert_all_end_well(Duration::from_secs(15), MemoryStore::default, || None);
+    assert_all_end_well(300, MemoryStore::default, || None);
 }
 
 #[test]
 fn every_history_in_a_directory_leaves_a_catalogue_of_what_is_there() {
-    assert_all_end_well(Duration::from_secs(10), MemoryStore::in_a_directory, || None);
+    assert_all_end_well(100, MemoryStore::in_a_directory, || None);
 }
 
 #[test]
 fn every_encrypted_history_leaves_a_catalogue_of_what_is_there() {
     let key = || Some(DataKey::random());
-    assert_all_end_well(Duration::from_secs(10), MemoryStore::default, key);
+    assert_all_end_well(100, MemoryStore::default, key);
 }
