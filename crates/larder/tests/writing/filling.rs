@@ -281,3 +281,16 @@ fn stripes_and_copies_are_balanced_back() {
     let spec = ImageSpec::new("balanced-back-raid10").devices(&[160 << 20; 4]);
     balance_back(&spec.profiles(Profile::Raid10, Profile::Raid1c3), 20);
 }
+
+#[test]
+fn other_profiles_are_balanced_back() {
+    let of = |name: &str, devices: &[u64]| ImageSpec::new(name).devices(devices);
+    let dup = of("balanced-back-dup", &[256 << 20]).profiles(Profile::Dup, Profile::Dup);
+    balance_back(&dup, 20);
+    let stripes = of("balanced-back-raid0", &[160 << 20, 200 << 20]);
+    balance_back(&stripes.profiles(Profile::Raid0, Profile::Raid0), 40);
+    let copies = of("balanced-back-raid1c3", &[160 << 20; 4]);
+    balance_back(&copies.profiles(Profile::Raid1c3, Profile::Raid1c4), 12);
+    let mixed = of("balanced-back-mixed", &[130 << 20]).mixed().node_size(4096);
+    balance_back(&mixed, 40);
+}

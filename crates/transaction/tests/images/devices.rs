@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use larder_device::{Access, Device, FileDevice, MemoryDevice, Operation};
 use larder_format::{Profile, Uuid};
-use larder_power_cuts::{assert_sound, assert_sound_to_btrfs, load, survival};
-use larder_test_devices::{Event, Fault, FaultDevice, Recording};
+use larder_power_cuts::{assert_sound, load};
+use larder_test_devices::{Fault, FaultDevice, Recording};
 use larder_testkit::command::run;
 use larder_testkit::{Content, ImageSpec, KernelImage, KernelMount, Manifest, Scratch, oracle};
 use larder_transaction::{Conversion, DeviceProgress, Error, TransactionManager};
-use larder_volume::{OpenOptions, Volume};
 
-use crate::support::{Files, Random, names, open, open_devices};
+use crate::cuts::after_power_cuts;
+use crate::support::{Files, open, open_devices};
 
 const MIB: u64 = 1 << 20;
 
@@ -166,69 +166,19 @@ fn profiles_and_devices_change_while_files_do() {
 type Step = fn(&TransactionManager, &Arc<dyn Device>);
 
 /// Work on devices, one step after the other, with changes of files in between.
-const STEPS: [Step; 5] = [
-    |manager, _| convert(manager, Profile::Raid1, Profile::Raid1),
-    |manager, third| {
+const STEPS: [(&str, Step); 5] = [
+    ("mirroring", |manager, _| convert(manager, Profile::Raid1, Profile::Raid1)),
+    ("add", |manager, third| {
         manager.add_device(third.clone(), Uuid::from_u128(3)).unwrap();
-    },
-    |manager, _| {
+    }),
+    ("remove", |manager, _| {
         manager.remove_device(1, &go_on).unwrap();
-    },
-    |manager, _| {
+    }),
+    ("resize", |manager, _| {
         manager.resize_device(2, 260 * MIB, &go_on).unwrap();
-    },
-    |manager, _| convert(manager, Profile::Raid0, Profile::Dup),
+    }),
+    ("convert", |manager, _| convert(manager, Profile::Raid0, Profile::Dup)),
 ];
-
-/// The devices that belong to the file system, of those with a superblock of it.
-fn members(devices: Vec<MemoryDevice>) -> Vec<MemoryDevice> {
-    let has_superblock = |device: &MemoryDevice| larder_volume::scan(device).is_ok();
-    let found: Vec<MemoryDevice> = devices.into_iter().filter(has_superblock).collect();
-    let snapshot = |device: &MemoryDevice| Arc::new(device.snapshot()) as Arc<dyn Device>;
-    let options = OpenOptions::default();
-    let volume = Volume::open(found.iter().map(snapshot).collect(), &options).unwrap();
-    let is_member = |device: &MemoryDevice| {
-        let uuid = larder_volume::scan(device).unwrap().superblock.dev_item.uuid();
-        volume.devices().iter().any(|member| member.uuid() == uuid)
-    };
-    found.into_iter().filter(is_member).collect()
-}
-
-/// Cuts the power after every flush and after one in so many other events. Each time the file system
-/// is sound and has the files of the state that was durable or of the next one, and `go_on` works on
-/// it. Returns how many cuts there were.
-pub(crate) fn after_power_cuts(
-    recording: &Recording,
-    states: &[(usize, Vec<String>)],
-    (seed, one_in_others): (u64, u64),
-    go_on: impl Fn(&TransactionManager),
-) -> u64 {
-    let (mut random, mut cuts) = (Random(seed), 0);
-    let mut replay = recording.replay();
-    while let Some(entry) = replay.step() {
-        let one_in = if entry.event == Event::Flush { 1 } else { one_in_others };
-        let is_chosen = random.below(one_in) < larder_testkit::effort();
-        for _ in 0..if is_chosen { larder_testkit::effort() } else { 0 } {
-            let position = replay.position();
-            let devices = members(replay.power_cut(survival(random.next())));
-            let what = format!("at {position}");
-            assert_sound(&devices, &what);
-            if cuts % 32 == 0 {
-                assert_sound_to_btrfs(&devices, &what);
-            }
-            let devices = devices.into_iter().map(|device| Arc::new(device) as Arc<dyn Device>);
-            let manager = open_devices(devices.collect()).unwrap();
-            let promised = states.iter().rposition(|(noted, _)| *noted <= position).unwrap();
-            let found = names(&manager, "larder").unwrap();
-            let may_be = states[promised..].iter().take(2).any(|(_, names)| *names == found);
-            assert!(may_be, "{what}: {} files", found.len());
-            go_on(&manager);
-            cuts += 1;
-        }
-    }
-    println!("{cuts} power cuts");
-    cuts
-}
 
 #[test]
 fn power_cuts_in_work_on_devices() {
@@ -244,16 +194,20 @@ fn power_cuts_in_work_on_devices() {
     let manager = open_devices(devices).unwrap();
     let mut files = Files::new("larder", seed);
     let mut states = vec![(0, files.sorted())];
-    for step in STEPS {
+    let mut parts = Vec::new();
+    for (name, step) in STEPS {
         files.churn(&manager, 30).unwrap();
         manager.commit().unwrap();
-        states.push((recording.position(), files.sorted()));
+        let begun = recording.position();
+        states.push((begun, files.sorted()));
         step(&manager, &third);
+        parts.push((name, begun + 1..recording.position() + 1));
     }
     drop(manager);
     let go_on = |manager: &_| convert(manager, Profile::Single, Profile::Single);
-    let cuts = after_power_cuts(&recording, &states, (seed, 24), go_on);
-    assert!(cuts > 100, "{cuts}");
+    for (name, part) in parts {
+        after_power_cuts(name, &recording, &states, part, (seed, 24), go_on);
+    }
 }
 
 /// What has no checksum must not turn into other content without a word.

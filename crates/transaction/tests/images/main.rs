@@ -1,6 +1,7 @@
 //! Transactions on images of the kernel and of mkfs, judged by both checkers and by the kernel.
 
 mod crashes;
+mod cuts;
 mod degraded;
 mod devices;
 mod extents;

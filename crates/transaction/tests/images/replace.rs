@@ -10,13 +10,14 @@ use std::sync::Arc;
 use larder_device::{Access, Device, FileDevice, MemoryDevice, Operation};
 use larder_format::item::replace_state;
 use larder_power_cuts::{assert_sound, assert_sound_to_btrfs, load, survival};
-use larder_test_devices::{Event, Fault, FaultDevice, Recording};
+use larder_test_devices::{Fault, FaultDevice, Recording};
 use larder_testkit::command::run;
 use larder_testkit::{
     Content, ImageSpec, KernelImage, KernelMount, LoopDevice, Manifest, Profile, Scratch, oracle,
 };
 use larder_transaction::{DeviceProgress, Error, Replacement, TransactionManager};
 
+use crate::cuts::positions;
 use crate::support::{Files, Random, names, open, open_devices};
 
 const MIB: u64 = 1 << 20;
@@ -283,13 +284,9 @@ fn power_cuts_in_a_replace() {
     drop(manager);
     let (mut random, mut cuts, mut resumed) = (Random(seed), 0, 0);
     let mut replay = recording.replay();
-    while let Some(entry) = replay.step() {
-        let is_late = replay.position() >= states[0].0;
-        let one_in = if entry.event == Event::Flush { 1 } else { 16 };
-        if !is_late || random.below(one_in) >= larder_testkit::effort() {
-            continue;
-        }
-        let position = replay.position();
+    let part = states[0].0 + 1..recording.position() + 1;
+    for position in positions(&recording, part, 60, &mut random) {
+        replay.advance_to(position);
         let what = format!("at {position}");
         let devices = with_superblocks(replay.power_cut(survival(random.next())));
         let shared: Vec<Arc<MemoryDevice>> = devices.into_iter().map(Arc::new).collect();
@@ -334,5 +331,5 @@ fn power_cuts_in_a_replace() {
         cuts += 1;
     }
     println!("{cuts} power cuts, {resumed} replaces that went on");
-    assert!(cuts > 50 && resumed > 5, "{cuts} {resumed}");
+    assert!(resumed > 5, "{cuts} {resumed}");
 }
