@@ -6,7 +6,7 @@ use std::thread;
 
 use larder_testkit::oracle;
 
-use crate::support::{Mounted, assert_written, larder, succeed, write_files};
+use crate::support::{Mounted, assert_written, larder, shell, succeed, write_files};
 
 const MIB: u64 = 1 << 20;
 
@@ -76,4 +76,49 @@ fn devices_change_for_root_only_and_where_they_may() {
     assert!(added.contains("cannot add devices yet"), "{added}");
     mounted.unmount();
     oracle::check(&[mounted.image(), second], true).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// The disk below one mirror is full: it refuses writes, and the mount goes on with the other one.
+#[test]
+fn a_mirror_that_refuses_writes_is_left_out_and_comes_back() {
+    let mut mounted = Mounted::with_size("400M");
+    mounted.unmount();
+    let folder = mounted.folder().to_owned();
+    shell(&folder, "mkdir small; mount -t tmpfs -o size=50M none small");
+    let second = folder.join("small/second.img");
+    let mut add = larder();
+    succeed(add.args(["device", "add", "--create", "400M"]).arg(&second).arg(mounted.image()));
+    mounted.mount(&["-o", &format!("device={}", second.display())]);
+    let mut convert = larder();
+    convert.args(["balance", "start", "-f", "-dconvert=raid1", "-mconvert=raid1"]);
+    succeed(convert.arg("-sconvert=raid1").arg(mounted.path()));
+    mounted.shell("echo before > synced; sync");
+    mounted
+        .shell("head -c 60M /dev/urandom > large; echo more > synced; sync; sha256sum large > sum");
+    let health = succeed(larder().arg("health").arg(mounted.path()));
+    assert!(health.contains("State:           well"), "{health}");
+    assert!(health.contains("device 2 missed commits"), "{health}");
+    let redundancy = |arguments: &[&str]| {
+        let mut command = larder();
+        command.args(["filesystem", "redundancy"]).args(arguments).arg(mounted.path());
+        let output = command.output().unwrap();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (is_whole, said) = redundancy(&["--complete"]);
+    assert!(!is_whole && said.contains("Device 2 missed commits"), "{said}");
+    shell(&folder, "mount -o remount,size=500M small");
+    let (is_whole, said) = redundancy(&["--complete"]);
+    assert!(is_whole && said == "Everything has all copies\n", "{said}");
+    mounted.shell("echo last > synced");
+    mounted.unmount();
+    let both = [mounted.image(), second.clone()];
+    oracle::check(&both, true).unwrap_or_else(|error| panic!("{error}"));
+    // The second one has everything, alone.
+    let alone = larder().args(["tar", "--degraded"]).arg(&second).output().unwrap();
+    assert!(alone.status.success(), "{alone:?}");
+    fs::write(folder.join("alone.tar"), alone.stdout).unwrap();
+    let found =
+        "mkdir alone; tar -xf alone.tar -C alone; cd alone; sha256sum --quiet -c sum; cat synced";
+    assert_eq!(shell(&folder, found), "last\n");
+    shell(&folder, "umount small");
 }
