@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   leases/UUID     magic 8, version, the first state, 1 and the last one or 0 for all later ones, how
-//!                   long it holds, the reader; checksum 4
+//!                   long it holds, the reader; checksum 4, also of the UUID
 //! ```
 //!
 //! # Invariants
@@ -15,7 +15,7 @@
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::codec::{Decoder, Encoder, Malformed};
+use crate::codec::{Decoder, Encoder, Identity, Malformed};
 use crate::each::each;
 use crate::error::ObjectsError;
 use crate::fetch::listed;
@@ -54,8 +54,16 @@ pub(crate) fn new_name() -> String {
     format!("{FOLDER}/{}", uuid::Uuid::new_v4())
 }
 
+/// What tells a lease from all others.
+fn identity(name: &str) -> Identity {
+    let (_, uuid) = name.split_once('/').unwrap_or_default();
+    let (high, low) = uuid::Uuid::parse_str(uuid).unwrap_or_default().as_u64_pair();
+    [high, low]
+}
+
 impl Lease {
-    pub(crate) fn encode(&self) -> Bytes {
+    /// The object with the name `name`.
+    pub(crate) fn encode(&self, name: &str) -> Bytes {
         let mut to = Encoder::default();
         to.raw(MAGIC);
         to.number(VERSION);
@@ -64,14 +72,14 @@ impl Lease {
         to.number(self.last.unwrap_or(0));
         to.number(self.holds);
         to.text(&self.reader);
-        to.sealed().into()
+        to.sealed_as(identity(name)).into()
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+    fn decode(bytes: &[u8], name: &str) -> Result<Self, Malformed> {
         if !bytes.starts_with(MAGIC) {
             return Err(Malformed("it is no lease of larder"));
         }
-        let mut from = Decoder::unsealed(bytes)?;
+        let mut from = Decoder::unsealed_as(bytes, identity(name))?;
         from.raw(MAGIC.len())?;
         if from.number()? != VERSION {
             return Err(Malformed("a newer version of larder wrote it"));
@@ -107,7 +115,7 @@ fn read_once(store: &dyn Store) -> Result<Vec<Held>, ObjectsError> {
         &store.list(FOLDER)?,
         |listed| {
             let object = store.get_versioned(&listed.name)?;
-            let lease = Lease::decode(&object.content).unwrap_or_else(|_| Lease {
+            let lease = Lease::decode(&object.content, &listed.name).unwrap_or_else(|_| Lease {
                 first: 0,
                 last: None,
                 holds: HOLDS,
@@ -147,9 +155,11 @@ mod tests {
     fn a_lease_is_read_as_it_was_written() {
         for last in [None, Some(7)] {
             let lease = Lease { first: 3, last, holds: HOLDS, reader: "process 7".to_owned() };
-            let encoded = lease.encode();
-            assert_eq!(Lease::decode(&encoded).unwrap(), lease);
-            assert!(Lease::decode(&encoded[..encoded.len() - 1]).is_err());
+            let name = new_name();
+            let encoded = lease.encode(&name);
+            assert_eq!(Lease::decode(&encoded, &name).unwrap(), lease);
+            assert!(Lease::decode(&encoded[..encoded.len() - 1], &name).is_err());
+            assert!(Lease::decode(&encoded, &new_name()).is_err());
         }
     }
 
