@@ -18,9 +18,9 @@ use parking_lot::Mutex;
 use crate::codec::{Decoder, Encoder, Identity, Malformed};
 use crate::each::each;
 use crate::error::ObjectsError;
-use crate::fetch::listed;
+use crate::fetch::{listed, understood};
 use crate::map::ObjectRecord;
-use crate::store::Store;
+use crate::store::{Store, Versioned};
 
 pub(crate) const FOLDER: &str = "leases";
 const MAGIC: &[u8; 8] = b"LarderOL";
@@ -92,6 +92,11 @@ impl Lease {
         Ok(lease)
     }
 
+    /// One that nobody understands.
+    fn unknown() -> Self {
+        Self { first: 0, last: None, holds: HOLDS, reader: "somebody".to_owned() }
+    }
+
     /// Whether a state on which it holds needs the object.
     pub(crate) fn needs(&self, object: &ObjectRecord) -> bool {
         self.last.is_none_or(|last| object.born <= last)
@@ -114,14 +119,16 @@ fn read_once(store: &dyn Store) -> Result<Vec<Held>, ObjectsError> {
     each(
         &store.list(FOLDER)?,
         |listed| {
-            let object = store.get_versioned(&listed.name)?;
-            let lease = Lease::decode(&object.content, &listed.name).unwrap_or_else(|_| Lease {
-                first: 0,
-                last: None,
-                holds: HOLDS,
-                reader: "somebody".to_owned(),
-            });
-            let until = object.modified.saturating_add(lease.holds.min(LONGEST));
+            let get = || Ok(store.get_versioned(&listed.name)?);
+            let decode = |found: &Versioned| {
+                Ok((Lease::decode(&found.content, &listed.name)?, found.modified))
+            };
+            // The time of a reply about another object says nothing.
+            let (lease, made) = match understood(store, &listed.name, get, decode) {
+                Err(ObjectsError::Damaged { .. }) => (Lease::unknown(), get()?.modified),
+                result => result?,
+            };
+            let until = made.saturating_add(lease.holds.min(LONGEST));
             found.lock().push(Held { lease, until, name: listed.name.clone() });
             Ok(())
         },
@@ -149,7 +156,8 @@ pub(crate) fn in_force(store: &dyn Store, now: u64) -> Result<Vec<Lease>, Object
 mod tests {
     use super::*;
     use crate::id::{Kind, ObjectId};
-    use crate::store::Directory;
+    use crate::pass_on;
+    use crate::store::{Directory, StoreError};
 
     #[test]
     fn a_lease_is_read_as_it_was_written() {
@@ -180,6 +188,35 @@ mod tests {
         assert!(!one.needs(&object(6, Some(8))) && !one.needs(&object(1, Some(5))));
         let all = lease(5, None);
         assert!(all.needs(&object(6, Some(8))) && !all.needs(&object(1, Some(5))));
+    }
+
+    /// A store whose first reply is about another object, from long ago.
+    #[derive(Debug)]
+    struct Mixed(Directory, Mutex<bool>);
+
+    impl Store for Mixed {
+        pass_on!(0: name, get, try_create, try_replace, delete, list);
+
+        fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
+            let found = self.0.get_versioned(name)?;
+            if std::mem::replace(&mut *self.1.lock(), true) {
+                return Ok(found);
+            }
+            let content = Bytes::from_static(b"another");
+            Ok(Versioned { content, modified: 0, ..found })
+        }
+    }
+
+    #[test]
+    fn a_reply_about_another_object_ends_no_lease() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Mixed(Directory::new(folder.path()), Mutex::new(false));
+        let lease = Lease { first: 3, last: None, holds: HOLDS, reader: "process 7".to_owned() };
+        let name = new_name();
+        store.create(&name, lease.encode(&name)).unwrap();
+        let made = store.0.get_versioned(&name).unwrap().modified;
+        assert_eq!(in_force(&store, made + HOLDS - 1).unwrap(), [lease]);
+        assert_eq!(store.list(FOLDER).unwrap().len(), 1);
     }
 
     #[test]
