@@ -55,6 +55,21 @@ impl Encoder {
         self.raw(&checksum.to_le_bytes());
         self.0
     }
+
+    /// The same, of a part that says nowhere in it which part it is. The checksum covers that.
+    pub(crate) fn sealed_as(mut self, identity: Identity) -> Vec<u8> {
+        let checksum = checksum_as(&self.0, identity);
+        self.raw(&checksum.to_le_bytes());
+        self.0
+    }
+}
+
+/// Which part of which object something is, in two numbers.
+pub(crate) type Identity = [u64; 2];
+
+fn checksum_as(content: &[u8], identity: Identity) -> u32 {
+    let of_content = crc32_iscsi(content).to_le_bytes();
+    crc32_iscsi(&[&identity[0].to_le_bytes()[..], &identity[1].to_le_bytes(), &of_content].concat())
 }
 
 #[derive(Debug)]
@@ -68,6 +83,19 @@ impl<'a> Decoder<'a> {
             return Err(Malformed("its checksum is wrong"));
         }
         Ok(Self(content))
+    }
+
+    /// Reads what [`Encoder::sealed_as`] returned for the same identity. Earlier versions sealed all
+    /// parts without one.
+    pub(crate) fn unsealed_as(bytes: &'a [u8], identity: Identity) -> Result<Self, Malformed> {
+        match bytes.split_last_chunk() {
+            Some((content, checksum))
+                if checksum_as(content, identity) == u32::from_le_bytes(*checksum) =>
+            {
+                Ok(Self(content))
+            }
+            _ => Self::unsealed(bytes),
+        }
     }
 
     pub(crate) fn raw(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
@@ -151,6 +179,22 @@ mod tests {
         for len in 0..sealed.len() {
             assert!(Decoder::unsealed(&sealed[..len]).is_err(), "{len} bytes");
         }
+    }
+
+    #[test]
+    fn no_part_passes_for_another() {
+        let encoder = || {
+            let mut encoder = Encoder::default();
+            encoder.text("bread");
+            encoder
+        };
+        let sealed = encoder().sealed_as([1, 2]);
+        assert!(Decoder::unsealed_as(&sealed, [1, 2]).is_ok());
+        for other in [[1, 3], [2, 1], [2, 2], [0, 0]] {
+            assert!(Decoder::unsealed_as(&sealed, other).is_err(), "{other:?}");
+        }
+        assert!(Decoder::unsealed(&sealed).is_err());
+        assert!(Decoder::unsealed_as(&encoder().sealed(), [1, 2]).is_ok());
     }
 
     #[test]

@@ -103,24 +103,25 @@ fn grouped(light: Vec<Light>, segment_bytes: u64) -> Vec<Vec<Light>> {
 }
 
 /// Rewrites what `checkpoint` needs of the objects `group`, unless another checkpoint comes first.
+/// Returns whether none came.
 pub(crate) fn rewrite(
     content: &Content,
     checkpoint: &Arc<Checkpoint>,
     open: &Mutex<Open>,
     commit: &Mutex<Commit>,
     group: &[Light],
-) -> Result<(), ObjectsError> {
+) -> Result<bool, ObjectsError> {
     let is_current = || Arc::ptr_eq(checkpoint, &*content.checkpoint.read());
     let mut live = Vec::new();
     for light in group {
         if !is_current() {
-            return Ok(());
+            return Ok(false);
         }
         live.extend(left_of(content, checkpoint, *light)?);
     }
     live.sort_unstable_by_key(|extent: &Extent| extent.start);
     if live.is_empty() {
-        return Ok(());
+        return Ok(true);
     }
     let (bytes, deltas) = copied(content, &live)?;
     let id = open.lock().new_id();
@@ -130,7 +131,8 @@ pub(crate) fn rewrite(
     let mut commit = commit.lock();
     if commit.is_closed || !is_current() {
         drop(commit);
-        return Ok(content.store.delete(&id.name())?);
+        content.store.delete(&id.name())?;
+        return Ok(false);
     }
     let _no_writer = open.lock();
     for delta in &deltas {
@@ -138,7 +140,7 @@ pub(crate) fn rewrite(
         content.recent.set_unknown(delta.range(), place);
     }
     commit.adopt(id, len_bytes, deltas);
-    Ok(())
+    Ok(true)
 }
 
 /// The parts of the device whose content lies in an object, as `checkpoint` has them, without those

@@ -86,7 +86,10 @@ fn read_once(store: &dyn Store) -> Result<Vec<Hold>, ObjectsError> {
         &store.list(FOLDER)?,
         |listed| {
             let get = || Ok(store.get_versioned(&listed.name)?);
-            let decode = |found: &Versioned| Hold::decode(&found.content);
+            let decode = |found: &Versioned| match Hold::decode(&found.content)? {
+                hold if hold.name() == listed.name => Ok(hold),
+                _ => Err(Malformed("it is the hold of another clone")),
+            };
             found.lock().push(understood(store, &listed.name, get, decode)?);
             Ok(())
         },

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   leases/UUID     magic 8, version, the first state, 1 and the last one or 0 for all later ones, how
-//!                   long it holds, the reader; checksum 4
+//!                   long it holds, the reader; checksum 4, also of the UUID
 //! ```
 //!
 //! # Invariants
@@ -15,12 +15,12 @@
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::codec::{Decoder, Encoder, Malformed};
+use crate::codec::{Decoder, Encoder, Identity, Malformed};
 use crate::each::each;
 use crate::error::ObjectsError;
-use crate::fetch::listed;
+use crate::fetch::{listed, understood};
 use crate::map::ObjectRecord;
-use crate::store::Store;
+use crate::store::{Store, Versioned};
 
 pub(crate) const FOLDER: &str = "leases";
 const MAGIC: &[u8; 8] = b"LarderOL";
@@ -54,8 +54,16 @@ pub(crate) fn new_name() -> String {
     format!("{FOLDER}/{}", uuid::Uuid::new_v4())
 }
 
+/// What tells a lease from all others.
+fn identity(name: &str) -> Identity {
+    let (_, uuid) = name.split_once('/').unwrap_or_default();
+    let (high, low) = uuid::Uuid::parse_str(uuid).unwrap_or_default().as_u64_pair();
+    [high, low]
+}
+
 impl Lease {
-    pub(crate) fn encode(&self) -> Bytes {
+    /// The object with the name `name`.
+    pub(crate) fn encode(&self, name: &str) -> Bytes {
         let mut to = Encoder::default();
         to.raw(MAGIC);
         to.number(VERSION);
@@ -64,14 +72,14 @@ impl Lease {
         to.number(self.last.unwrap_or(0));
         to.number(self.holds);
         to.text(&self.reader);
-        to.sealed().into()
+        to.sealed_as(identity(name)).into()
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+    fn decode(bytes: &[u8], name: &str) -> Result<Self, Malformed> {
         if !bytes.starts_with(MAGIC) {
             return Err(Malformed("it is no lease of larder"));
         }
-        let mut from = Decoder::unsealed(bytes)?;
+        let mut from = Decoder::unsealed_as(bytes, identity(name))?;
         from.raw(MAGIC.len())?;
         if from.number()? != VERSION {
             return Err(Malformed("a newer version of larder wrote it"));
@@ -82,6 +90,11 @@ impl Lease {
         let lease = Self { first, last, holds: from.number()?, reader: from.text()? };
         from.end()?;
         Ok(lease)
+    }
+
+    /// One that nobody understands.
+    fn unknown() -> Self {
+        Self { first: 0, last: None, holds: HOLDS, reader: "somebody".to_owned() }
     }
 
     /// Whether a state on which it holds needs the object.
@@ -106,14 +119,16 @@ fn read_once(store: &dyn Store) -> Result<Vec<Held>, ObjectsError> {
     each(
         &store.list(FOLDER)?,
         |listed| {
-            let object = store.get_versioned(&listed.name)?;
-            let lease = Lease::decode(&object.content).unwrap_or_else(|_| Lease {
-                first: 0,
-                last: None,
-                holds: HOLDS,
-                reader: "somebody".to_owned(),
-            });
-            let until = object.modified.saturating_add(lease.holds.min(LONGEST));
+            let get = || Ok(store.get_versioned(&listed.name)?);
+            let decode = |found: &Versioned| {
+                Ok((Lease::decode(&found.content, &listed.name)?, found.modified))
+            };
+            // The time of a reply about another object says nothing.
+            let (lease, made) = match understood(store, &listed.name, get, decode) {
+                Err(ObjectsError::Damaged { .. }) => (Lease::unknown(), get()?.modified),
+                result => result?,
+            };
+            let until = made.saturating_add(lease.holds.min(LONGEST));
             found.lock().push(Held { lease, until, name: listed.name.clone() });
             Ok(())
         },
@@ -141,15 +156,18 @@ pub(crate) fn in_force(store: &dyn Store, now: u64) -> Result<Vec<Lease>, Object
 mod tests {
     use super::*;
     use crate::id::{Kind, ObjectId};
-    use crate::store::Directory;
+    use crate::pass_on;
+    use crate::store::{Directory, StoreError};
 
     #[test]
     fn a_lease_is_read_as_it_was_written() {
         for last in [None, Some(7)] {
             let lease = Lease { first: 3, last, holds: HOLDS, reader: "process 7".to_owned() };
-            let encoded = lease.encode();
-            assert_eq!(Lease::decode(&encoded).unwrap(), lease);
-            assert!(Lease::decode(&encoded[..encoded.len() - 1]).is_err());
+            let name = new_name();
+            let encoded = lease.encode(&name);
+            assert_eq!(Lease::decode(&encoded, &name).unwrap(), lease);
+            assert!(Lease::decode(&encoded[..encoded.len() - 1], &name).is_err());
+            assert!(Lease::decode(&encoded, &new_name()).is_err());
         }
     }
 
@@ -170,6 +188,35 @@ mod tests {
         assert!(!one.needs(&object(6, Some(8))) && !one.needs(&object(1, Some(5))));
         let all = lease(5, None);
         assert!(all.needs(&object(6, Some(8))) && !all.needs(&object(1, Some(5))));
+    }
+
+    /// A store whose first reply is about another object, from long ago.
+    #[derive(Debug)]
+    struct Mixed(Directory, Mutex<bool>);
+
+    impl Store for Mixed {
+        pass_on!(0: name, get, try_create, try_replace, delete, list);
+
+        fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
+            let found = self.0.get_versioned(name)?;
+            if std::mem::replace(&mut *self.1.lock(), true) {
+                return Ok(found);
+            }
+            let content = Bytes::from_static(b"another");
+            Ok(Versioned { content, modified: 0, ..found })
+        }
+    }
+
+    #[test]
+    fn a_reply_about_another_object_ends_no_lease() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Mixed(Directory::new(folder.path()), Mutex::new(false));
+        let lease = Lease { first: 3, last: None, holds: HOLDS, reader: "process 7".to_owned() };
+        let name = new_name();
+        store.create(&name, lease.encode(&name)).unwrap();
+        let made = store.0.get_versioned(&name).unwrap().modified;
+        assert_eq!(in_force(&store, made + HOLDS - 1).unwrap(), [lease]);
+        assert_eq!(store.list(FOLDER).unwrap().len(), 1);
     }
 
     #[test]

@@ -267,7 +267,7 @@ impl Shared {
         drop(wanted);
         let (began, name) = (self.store.timer().now(), new_name());
         let lease = Lease { first, last, holds: HOLDS, reader: self.reader.clone() };
-        self.store.create(&name, lease.encode())?;
+        self.store.create(&name, lease.encode(&name))?;
         let until = began + Duration::from_secs(HOLDS);
         let before = made.name.replace(name);
         made.states = (first, last);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::codec::Malformed;
@@ -70,7 +71,7 @@ impl Checkpoint {
         let first = if at.offset <= SHORT_BYTES { 0 } else { at.offset };
         let (root, bytes) = fetch(store, &name, first..at.offset + at.len, |bytes| {
             let root = bytes.get((at.offset - first) as usize..).ok_or(cut_off)?;
-            Ok((Root::decode(root)?, bytes.clone()))
+            Ok((Root::decode(root, at.identity())?, bytes.clone()))
         })?;
         // What came along is used if it is sound; what is not is fetched again when it is needed.
         let here = |object, offset: u64, len: u64| {
@@ -83,7 +84,7 @@ impl Checkpoint {
         let mut list: Vec<PageRef> = list::read(store, &far)?;
         for node in near {
             let bytes = here(node.object, node.offset, node.len).expect("it is here");
-            match list::decode::<PageRef>(bytes) {
+            match list::decode::<PageRef>(bytes, node.identity()) {
                 Ok(pages) => list.extend(pages),
                 Err(_) => list.extend(node.read::<PageRef>(store)?),
             }
@@ -94,7 +95,7 @@ impl Checkpoint {
         let mut kept = 0;
         for (index, page) in list.iter().enumerate() {
             let Some(bytes) = here(page.object, page.offset, page.len) else { continue };
-            if let Ok(page) = Page::decode(bytes)
+            if let Ok(page) = Page::decode(bytes, page.identity())
                 && kept < MOST_PAGES
             {
                 pages.put(index, &Arc::new(page));
@@ -147,9 +148,10 @@ impl Checkpoint {
 
     /// Reads a page from the store.
     pub(crate) fn read_page(&self, store: &dyn Store, index: usize) -> Result<Page, ObjectsError> {
-        let PageRef { object, offset, len, .. } = self.pages[index];
-        let range = offset..offset + len;
-        fetch(store, &Kind::Map.name(object), range, |bytes| Page::decode(bytes))
+        let page = self.pages[index];
+        let range = page.offset..page.offset + page.len;
+        let decode = |bytes: &Bytes| Page::decode(bytes, page.identity());
+        fetch(store, &Kind::Map.name(page.object), range, decode)
     }
 
     /// The first byte after those that page `index` knows.
@@ -247,8 +249,9 @@ impl NewCheckpoint {
             pages: list::write(&before.root.pages, &before.pages, &pages, id, &mut content),
             objects: list::write(&before.root.objects, old, &objects, id, &mut content),
         };
-        let encoded = root.encode();
-        let (offset, len) = (content.len() as u64, encoded.len() as u64);
+        let offset = content.len() as u64;
+        let encoded = root.encode(list::identity(id, offset));
+        let len = encoded.len() as u64;
         content.extend(encoded);
         let at = Some(RootRef { object: id, offset, len });
         (content, Checkpoint { root, at, pages, loaded: Mutex::default() }, objects)
@@ -313,8 +316,9 @@ impl Building {
         let each = merged.len().div_ceil(merged.len().div_ceil(MOST_EXTENTS));
         for (index, extents) in merged.chunks(each).enumerate() {
             let first = if index == 0 { first } else { extents[0].start };
-            let encoded = Page::new(extents.to_vec()).encode();
-            let (offset, len) = (self.content.len() as u64, encoded.len() as u64);
+            let offset = self.content.len() as u64;
+            let encoded = Page::new(extents.to_vec()).encode(list::identity(self.id, offset));
+            let len = encoded.len() as u64;
             self.pages.push(PageRef { first, object: self.id, offset, len });
             self.content.extend(encoded);
         }

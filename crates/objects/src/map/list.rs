@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-use crate::codec::{Decoder, Encoder, Malformed};
+use crate::codec::{Decoder, Encoder, Identity, Malformed};
 use crate::each::each;
 use crate::error::ObjectsError;
 use crate::fetch::fetch;
@@ -22,6 +22,11 @@ pub(crate) trait Listed: Copy + PartialEq + Send + Sync {
     fn encode(&self, to: &mut Encoder);
 
     fn decode(key: u64, from: &mut Decoder<'_>) -> Result<Self, Malformed>;
+}
+
+/// What tells a part of a map object from all others: the object's id, and where the part begins.
+pub(crate) fn identity(object: ObjectId, offset: u64) -> Identity {
+    [object.raw(), offset]
 }
 
 /// A node: it has the entries from the key `first` to that of the next node.
@@ -56,10 +61,15 @@ impl NodeRef {
         Ok(nodes)
     }
 
+    /// What tells it from all other parts of map objects.
+    pub(crate) fn identity(&self) -> Identity {
+        identity(self.object, self.offset)
+    }
+
     /// Reads the node's entries.
     pub(crate) fn read<T: Listed>(&self, store: &dyn Store) -> Result<Vec<T>, ObjectsError> {
         let range = self.offset..self.offset.saturating_add(self.len);
-        fetch(store, &Kind::Map.name(self.object), range, |bytes| decode(bytes))
+        fetch(store, &Kind::Map.name(self.object), range, |bytes| decode(bytes, self.identity()))
     }
 }
 
@@ -68,7 +78,7 @@ fn check_order<T>(items: &[T], key: impl Fn(&T) -> u64) -> Result<(), Malformed>
     if is_sorted { Ok(()) } else { Err(Malformed("a list in it is out of order")) }
 }
 
-fn encode<T: Listed>(entries: &[T]) -> Vec<u8> {
+fn encode<T: Listed>(entries: &[T], identity: Identity) -> Vec<u8> {
     let mut to = Encoder::default();
     let mut last = 0;
     to.list(entries, |to, entry| {
@@ -76,11 +86,11 @@ fn encode<T: Listed>(entries: &[T]) -> Vec<u8> {
         last = entry.key();
         entry.encode(to);
     });
-    to.sealed()
+    to.sealed_as(identity)
 }
 
-pub(crate) fn decode<T: Listed>(bytes: &[u8]) -> Result<Vec<T>, Malformed> {
-    let mut from = Decoder::unsealed(bytes)?;
+pub(crate) fn decode<T: Listed>(bytes: &[u8], identity: Identity) -> Result<Vec<T>, Malformed> {
+    let mut from = Decoder::unsealed_as(bytes, identity)?;
     let mut last = 0_u64;
     let entries = from.list(|from| {
         last = last.wrapping_add(from.number()?);
@@ -175,8 +185,9 @@ impl Writing<'_> {
         }
         let each = pending.len().div_ceil(pending.len().div_ceil(MOST_ENTRIES));
         for entries in pending.chunks(each) {
-            let encoded = encode(entries);
-            let (offset, len) = (self.content.len() as u64, encoded.len() as u64);
+            let offset = self.content.len() as u64;
+            let encoded = encode(entries, identity(self.object, offset));
+            let len = encoded.len() as u64;
             let first = entries[0].key();
             self.nodes.push(NodeRef { first, object: self.object, offset, len });
             self.content.extend(encoded);
@@ -212,7 +223,8 @@ mod tests {
     fn read_all(objects: &[Vec<u8>], nodes: &[NodeRef]) -> Vec<Entry> {
         let of = |node: &NodeRef| {
             let bytes = &objects[node.object.raw() as usize];
-            decode::<Entry>(&bytes[node.offset as usize..][..node.len as usize]).unwrap()
+            let part = &bytes[node.offset as usize..][..node.len as usize];
+            decode::<Entry>(part, node.identity()).unwrap()
         };
         nodes.iter().flat_map(of).collect()
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::codec::{Decoder, Encoder, Malformed};
+use crate::codec::{Decoder, Encoder, Identity, Malformed};
 use crate::id::ObjectId;
 
 use super::extent::{add, unzigzag, zigzag};
@@ -32,7 +32,7 @@ impl Page {
         self.extents[first..].iter().map_while(move |extent| extent.within(&range))
     }
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self, identity: Identity) -> Vec<u8> {
         let mut to = Encoder::default();
         let (mut device_at, mut segment, mut segment_at) = (0, 0_u64, 0_u64);
         to.list(&self.extents, |to, extent| {
@@ -45,11 +45,11 @@ impl Page {
             segment = id.raw();
             segment_at = offset + extent.len;
         });
-        to.sealed()
+        to.sealed_as(identity)
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut from = Decoder::unsealed(bytes)?;
+    pub(crate) fn decode(bytes: &[u8], identity: Identity) -> Result<Self, Malformed> {
+        let mut from = Decoder::unsealed_as(bytes, identity)?;
         let (mut device_at, mut segment, mut segment_at) = (0, 0_u64, 0_u64);
         let extents = from.list(|from| {
             let start = add(device_at, from.number()?)?;
@@ -81,7 +81,7 @@ mod tests {
             extent(8192, 16384, 2, 0),
             extent(1 << 40, 512, 2, 16384),
         ]);
-        assert_eq!(Page::decode(&page.encode()).unwrap(), page);
+        assert_eq!(Page::decode(&page.encode([3, 9]), [3, 9]).unwrap(), page);
     }
 
     #[test]

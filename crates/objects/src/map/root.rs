@@ -4,14 +4,17 @@
 //!   root    nodes of the list of pages | nodes of the list of objects
 //!   node    up to 512 entries of such a list, in their order
 //! ```
+//! The checksum of a part of a map object, a page, a node or a root, covers the object's id and the
+//! place of the part in it: no part passes for another.
+//!
 //! Both lists are cut into nodes, which lie in map objects beside the pages. A checkpoint writes
 //! those nodes anew whose entries have changed, so that what it writes does not grow with the file
 //! system.
 
-use crate::codec::{Decoder, Encoder, Malformed};
+use crate::codec::{Decoder, Encoder, Identity, Malformed};
 use crate::id::{Kind, ObjectId};
 
-use super::list::{Listed, NodeRef};
+use super::list::{Listed, NodeRef, identity};
 
 /// Where a root lies in a map object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +25,11 @@ pub(crate) struct RootRef {
 }
 
 impl RootRef {
+    /// What tells it from all other parts of map objects.
+    pub(crate) fn identity(&self) -> Identity {
+        identity(self.object, self.offset)
+    }
+
     pub(crate) fn encode(&self, to: &mut Encoder) {
         to.number(self.object.raw());
         to.number(self.offset);
@@ -41,6 +49,13 @@ pub(crate) struct PageRef {
     pub(crate) object: ObjectId,
     pub(crate) offset: u64,
     pub(crate) len: u64,
+}
+
+impl PageRef {
+    /// What tells it from all other parts of map objects.
+    pub(crate) fn identity(&self) -> Identity {
+        identity(self.object, self.offset)
+    }
 }
 
 /// What is known of an immutable object.
@@ -70,15 +85,15 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self, identity: Identity) -> Vec<u8> {
         let mut to = Encoder::default();
         NodeRef::encode_all(&self.pages, &mut to);
         NodeRef::encode_all(&self.objects, &mut to);
-        to.sealed()
+        to.sealed_as(identity)
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut from = Decoder::unsealed(bytes)?;
+    pub(crate) fn decode(bytes: &[u8], identity: Identity) -> Result<Self, Malformed> {
+        let mut from = Decoder::unsealed_as(bytes, identity)?;
         let pages = NodeRef::decode_all(&mut from)?;
         let objects = NodeRef::decode_all(&mut from)?;
         from.end()?;

@@ -462,9 +462,12 @@ impl Writer {
             for group in groups {
                 let rewritten =
                     compact::rewrite(&shared.content, &checkpoint, &open, &commit, &group);
-                if let Err(error) = rewritten {
-                    tracing::warn!("{error}; its objects stay as they are");
-                    return;
+                match rewritten {
+                    Ok(true) => {}
+                    Ok(false) => return,
+                    Err(error) => {
+                        return tracing::warn!("{error}; its objects stay as they are");
+                    }
                 }
             }
         });
@@ -477,23 +480,34 @@ impl Writer {
         tell: &mut (dyn FnMut(u64, u64) + Send),
     ) -> Result<u64, ObjectsError> {
         let content = &self.shared.content;
-        let (checkpoint, groups) = {
-            let commit = self.commit.lock();
-            let Commit { manifest, objects, .. } = &*commit;
-            let groups = compact::all(objects, manifest, self.segment_bytes as u64);
-            (Arc::clone(&*content.checkpoint.read()), groups)
-        };
-        let all = groups.iter().map(|group| group.len() as u64).sum();
         let mut rewritten = 0;
-        for group in groups {
-            tell(rewritten, all);
-            compact::rewrite(content, &checkpoint, &self.open, &self.commit, &group)?;
-            rewritten += group.len() as u64;
-        }
-        if all > 0 {
+        // Another thread may make a checkpoint meanwhile: the rest follows that one.
+        loop {
+            let (checkpoint, groups) = {
+                let commit = self.commit.lock();
+                let Commit { manifest, objects, .. } = &*commit;
+                let groups = compact::all(objects, manifest, self.segment_bytes as u64);
+                (Arc::clone(&*content.checkpoint.read()), groups)
+            };
+            if groups.is_empty() {
+                return Ok(rewritten);
+            }
+            let all: u64 = groups.iter().map(|group| group.len() as u64).sum();
+            let (before, mut is_current) = (rewritten, true);
+            for group in groups {
+                tell(rewritten, before + all);
+                is_current =
+                    compact::rewrite(content, &checkpoint, &self.open, &self.commit, &group)?;
+                if !is_current {
+                    break;
+                }
+                rewritten += group.len() as u64;
+            }
             self.checkpoint()?;
+            if is_current {
+                return Ok(rewritten);
+            }
         }
-        Ok(rewritten)
     }
 
     /// The objects that the last checkpoint knows.

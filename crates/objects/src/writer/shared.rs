@@ -27,6 +27,8 @@ pub(super) struct Shared {
     pub(super) patience: Patience,
     /// How much of its journal it was given, if it has one.
     pub(super) journaled: Mutex<Option<u64>>,
+    /// Of the device.
+    uuid: [u8; 16],
     /// What the manifest says of its writer.
     nonce: [u8; 16],
     epoch: u32,
@@ -45,6 +47,7 @@ impl Shared {
             failure: OnceLock::new(),
             patience,
             journaled: Mutex::new(manifest.writer.journaled),
+            uuid: manifest.uuid,
             nonce: manifest.writer.nonce,
             epoch: manifest.epoch,
         }
@@ -138,10 +141,15 @@ impl Shared {
     }
 
     /// Whether the manifest in the store is that of a writer which has followed this one. While it
-    /// cannot be read, it is not; nor while it is older.
+    /// cannot be read, it is not; nor while it is older, or that of another device: no reply about
+    /// another place ends a writer.
     fn check_owner(&self) -> Result<(), ObjectsError> {
         match read_manifest(&*self.content.store) {
-            Ok((other, _)) if other.epoch >= self.epoch && other.writer.nonce != self.nonce => {
+            Ok((other, _))
+                if other.uuid == self.uuid
+                    && other.epoch >= self.epoch
+                    && other.writer.nonce != self.nonce =>
+            {
                 Err(self.fenced(other.writer.to_string()))
             }
             _ => Ok(()),

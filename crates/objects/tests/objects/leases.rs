@@ -156,7 +156,7 @@ fn a_reader_of_a_copy_holds_on_it_at_once() {
         let shared = Arc::clone(&without_copies);
         let device = ObjectDevice::open_elsewhere(shared, &Options::default()).unwrap();
         if hours == 1 {
-            device.write_at(&[2; 16 * BLOCK_BYTES], 0).unwrap();
+            device.write_at(&vec![2; 16 * BLOCK_BYTES], 0).unwrap();
         }
         // It makes a checkpoint first.
         device.collect_garbage(|_, _| ()).unwrap_err();

@@ -12,7 +12,7 @@ use larder_objects::{
     info, pass_on,
 };
 
-use crate::support::{Lie, MemoryStore, REFUSALS, assert_sound, error, keys, opened, seed};
+use crate::support::{Lie, MemoryStore, REFUSALS, Told, assert_sound, error, keys, opened, seed};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -209,7 +209,7 @@ fn a_wrong_version_in_a_reply_ends_no_writer() {
 /// A store that does what it is asked for and says that it has not, whose replies to those who look
 /// then may be wrong.
 #[derive(Debug)]
-struct Lying(MemoryStore, Mutex<(StdRng, Vec<Versioned>)>);
+struct Lying(MemoryStore, Mutex<(StdRng, Vec<Told>)>);
 
 impl Lying {
     fn change<T>(&self, name: &str, done: Result<T, StoreError>) -> Result<T, StoreError> {
@@ -225,9 +225,7 @@ impl Store for Lying {
     fn get_versioned(&self, name: &str) -> Result<Versioned, StoreError> {
         let found = self.0.get_versioned(name)?;
         let (rng, past) = &mut *self.1.lock().unwrap();
-        if name == "manifest" {
-            past.push(found.clone());
-        }
+        past.push((name.to_owned(), found.clone()));
         if rng.random_bool(0.5) {
             return Ok(found);
         }

@@ -318,9 +318,14 @@ struct State {
     delayed: Vec<Request>,
     /// How many requests the writer can still make.
     left: u64,
-    /// What manifests were, for replies that are old.
-    past: Vec<Versioned>,
+    /// What was told of objects, for replies that are old, or of others.
+    past: Vec<Told>,
+    /// Objects that were deleted, for lists that are old.
+    deleted: Vec<Listed>,
 }
+
+/// The name of an object, and what a reply showed of it.
+pub(crate) type Told = (String, Versioned);
 
 /// What is wrong with a reply that seems right.
 #[derive(Clone, Copy)]
@@ -328,25 +333,56 @@ pub(crate) enum Lie {
     Missing,
     Flipped,
     Cut,
+    Empty,
+    Longer,
+    /// What somebody between the store and the reader has to say.
+    Page,
+    /// An earlier reply about the same object.
     Old,
+    /// A reply about another one. A manifest and its copy are the same: who believes of one that it
+    /// is the other learns nothing wrong, except that it is there.
+    Other,
+    Version,
 }
 
 impl Lie {
-    pub(crate) const ALL: [Self; 4] = [Self::Missing, Self::Flipped, Self::Cut, Self::Old];
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Missing,
+        Self::Flipped,
+        Self::Cut,
+        Self::Empty,
+        Self::Longer,
+        Self::Page,
+        Self::Old,
+        Self::Other,
+        Self::Version,
+    ];
 
     pub(crate) fn told(
         self,
         name: &str,
         found: Versioned,
-        past: &[Versioned],
+        past: &[Told],
         rng: &mut StdRng,
     ) -> Result<Versioned, StoreError> {
         let content = match self {
             Self::Missing => return Err(error(Problem::NotFound, name)),
-            Self::Old if name == "manifest" && !past.is_empty() => {
-                return Ok(past[rng.random_range(0..past.len())].clone());
+            Self::Old | Self::Other => {
+                let is_manifest = |name: &str| name == "manifest" || name.starts_with("copies/");
+                let is_told = |(other, _): &&Told| match self {
+                    Self::Old => other == name,
+                    _ => other != name && !(is_manifest(name) && is_manifest(other)),
+                };
+                let all: Vec<_> = past.iter().filter(is_told).collect();
+                let Some(at) = all.len().checked_sub(1) else { return Ok(found) };
+                return Ok(all[rng.random_range(0..=at)].1.clone());
             }
-            Self::Old => return Ok(found),
+            Self::Empty => Bytes::new(),
+            Self::Longer => [&found.content[..], &found.content[..]].concat().into(),
+            Self::Page => Bytes::from_static(b"<html><p>Sign in to this network</html>"),
+            Self::Version => {
+                return Ok(Versioned { version: Version("none".to_owned()), ..found });
+            }
             Self::Flipped if !found.content.is_empty() => {
                 let mut content = found.content.to_vec();
                 let at = rng.random_range(0..content.len());
@@ -362,7 +398,8 @@ impl Lie {
 impl Network {
     pub(crate) fn new(store: Arc<MemoryStore>, seed: u64, trouble: f64) -> Self {
         let rng = StdRng::seed_from_u64(seed);
-        let state = State { rng, trouble, delayed: Vec::new(), left: u64::MAX, past: Vec::new() };
+        let (delayed, past, deleted) = Default::default();
+        let state = State { rng, trouble, delayed, left: u64::MAX, past, deleted };
         Self { store, state: Mutex::new(state) }
     }
 
@@ -445,9 +482,7 @@ impl Network {
         } else {
             Ok(found.clone())
         };
-        if name == "manifest" {
-            past.push(found);
-        }
+        past.push((name.to_owned(), found));
         told
     }
 
@@ -500,11 +535,21 @@ impl Store for Network {
 
     fn delete(&self, name: &str) -> Result<(), StoreError> {
         self.change(name, Request::Delete(name.to_owned()))?;
+        self.state.lock().unwrap().deleted.push(Listed { name: name.to_owned(), len_bytes: 1 });
         Ok(())
     }
 
+    /// A list may have what has gone, and it may have everything twice.
     fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        self.read(prefix, |store| store.list(prefix))
+        let mut found = self.read(prefix, |store| store.list(prefix))?;
+        let State { rng, trouble, deleted, .. } = &mut *self.state.lock().unwrap();
+        if rng.random_bool(*trouble / 2.0) {
+            found.extend(deleted.iter().filter(|it| it.name.starts_with(prefix)).cloned());
+        }
+        if rng.random_bool(*trouble / 2.0) {
+            found.extend(found.clone());
+        }
+        Ok(found)
     }
 }
 

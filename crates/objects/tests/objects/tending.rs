@@ -1,13 +1,13 @@
 //! A device that is open for writing, while no program writes.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use larder_device::Device;
 use larder_objects::{
-    ObjectDevice, ObjectsError, Options, Policy, Problem, Store, StoreError, pass_on,
+    ObjectDevice, ObjectsError, Options, Policy, Problem, Store, StoreError, info, pass_on,
 };
 
-use crate::support::{MemoryStore, assert_sound, error};
+use crate::support::{Asking, MemoryStore, assert_sound, error};
 
 const MIB: usize = 1 << 20;
 
@@ -96,4 +96,33 @@ fn keys_that_may_not_delete_can_write() {
     device.flush().unwrap();
     drop(device);
     assert_sound(&store);
+}
+
+/// Checkpoints that come between two groups of light objects stop nobody who rewrites all of them.
+#[test]
+fn all_light_objects_are_rewritten_also_while_checkpoints_come() {
+    const FLUSHES: u64 = 100;
+    let store = Arc::new(MemoryStore::default());
+    ObjectDevice::create(&*store, 1 << 20, "".parse().unwrap(), 0).unwrap();
+    let other = Arc::new(OnceLock::<Weak<ObjectDevice>>::new());
+    let seen = Arc::clone(&other);
+    let may_pass = move |name: &str| {
+        let other = seen.get().and_then(Weak::upgrade);
+        if let Some(other) = other.filter(|_| name.starts_with("segments/")) {
+            other.tend().unwrap();
+        }
+        Ok(())
+    };
+    let asking = Arc::new(Asking { store: Arc::clone(&store), may_pass });
+    let options = Options { segment_bytes: 4096, most_flushes: 1000, ..Options::default() };
+    let device = Arc::new(ObjectDevice::open_elsewhere(asking, &options).unwrap());
+    for block in 0..FLUSHES {
+        device.write_at(&block.to_le_bytes().repeat(64), block * 512).unwrap();
+        device.flush().unwrap();
+    }
+    assert!(info(&*store).unwrap().segments.0 >= FLUSHES);
+    other.set(Arc::downgrade(&device)).unwrap();
+    device.collect_garbage(|_, _| ()).unwrap();
+    let left = info(&*store).unwrap().segments.0;
+    assert!(left <= FLUSHES * 512 / 4096 + 1, "{left} objects have content");
 }
