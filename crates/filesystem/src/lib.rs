@@ -133,6 +133,8 @@ pub use item::shown_extent::{Extent, ExtentKind};
 pub use item::subvolume_info::{SubvolumeInfo, SubvolumeName};
 pub use larder_jobs::{Job, JobKind, JobStatus, Jobs};
 pub use larder_scrub::{Counters as ScrubCounters, Fate as ScrubFate, Subject as ScrubSubject};
+#[doc(hidden)]
+pub use larder_transaction::choose as choose_for_balance;
 pub use larder_transaction::{
     BalanceProgress, Balanced, Chosen as ChosenGroup, Conversion, DeviceProgress, Moved,
     Replacement, ResyncProgress,

@@ -42,6 +42,12 @@ pub fn complete_redundancy(inside: impl AsFd) -> io::Result<bool> {
     }
 }
 
+/// The error if other work on the devices excludes what is asked for.
+pub fn other_work() -> io::Error {
+    let reason = "other work on the devices is in progress: a balance, a scrub, or one like this";
+    io::Error::new(io::ErrorKind::ResourceBusy, reason)
+}
+
 /// The error of an answer that is a number (`enum btrfs_err_code`).
 fn judge(answer: i32) -> io::Result<()> {
     let reason = match answer {
@@ -53,7 +59,7 @@ fn judge(answer: i32) -> io::Result<()> {
         5 => "it is the target of a replace that is in progress",
         6 => "no device is missing",
         7 => "it is the only device that can be written",
-        8 => "other work on the devices is in progress: a balance, or one like this",
+        8 => return Err(other_work()),
         9 => "raid1c3 needs three devices",
         10 => "raid1c4 needs four devices",
         _ => "the kernel refuses, and does not say why",

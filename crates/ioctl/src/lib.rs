@@ -50,7 +50,7 @@ pub use balance::{
 pub use call::set_io_priority;
 pub use control::DeviceList;
 pub use data::{EncodedExtent, clone_file, clone_range, write_encoded};
-pub use devices::{add_device, complete_redundancy, remove_device, resize_device};
+pub use devices::{add_device, complete_redundancy, other_work, remove_device, resize_device};
 pub use extents::{MappedExtent, MappedExtents, mapped_extents};
 pub use filesystem::{
     DeviceInfo, FilesystemInfo, SpaceUsage, devices, filesystem_info, label, set_label, spaces,

@@ -13,6 +13,7 @@ use crate::abi::{
     REPLACE_SCRUB_IN_PROGRESS, REPLACE_START, REPLACE_STATUS, ReplaceArgs, ReplaceStatusArgs,
 };
 use crate::call;
+use crate::devices::other_work;
 use crate::invalid::invalid;
 
 /// The state of a replace that goes on (`BTRFS_IOCTL_DEV_REPLACE_STATE_STARTED`).
@@ -55,15 +56,14 @@ fn ended(inside: impl AsFd, args: &mut ReplaceArgs) -> io::Result<()> {
         Some(Errno::NOTTY) => io::Error::other("this mount cannot replace devices"),
         _ => error,
     })?;
-    let busy = "other work on the devices is in progress: a balance, a scrub, or one like this";
     match (answer, args.result) {
         (0, 0) => Ok(()),
         (0, REPLACE_ALREADY_STARTED) => {
             Err(io::Error::other("a replace is unfinished: 'larder replace cancel' gives it up"))
         }
-        (0, REPLACE_SCRUB_IN_PROGRESS) => Err(io::Error::new(io::ErrorKind::ResourceBusy, busy)),
+        (0, REPLACE_SCRUB_IN_PROGRESS) => Err(other_work()),
         (0, _) => Err(io::Error::other("the kernel refuses, and does not say why")),
-        (_, _) => Err(io::Error::new(io::ErrorKind::ResourceBusy, busy)),
+        (_, _) => Err(other_work()),
     }
 }
 

@@ -11,6 +11,8 @@ pub enum JobKind {
         /// Id of the device.
         device: u64,
     },
+    /// Adds a device.
+    AddDevice,
     /// Moves everything on a device to the others.
     RemoveDevice {
         /// Id of the device.
@@ -35,16 +37,42 @@ pub enum JobKind {
 }
 
 impl JobKind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scrub { .. } => "scrub",
+            Self::AddDevice => "add",
+            Self::RemoveDevice { .. } => "remove",
+            Self::ResizeDevice { .. } => "resize",
+            Self::ReplaceDevice { .. } => "replace",
+            Self::Convert => "convert",
+            Self::Balance => "balance",
+            Self::Complete => "complete",
+        }
+    }
+
+    /// Id of the device that it is about, if it is about one.
+    pub fn device(self) -> Option<u64> {
+        match self {
+            Self::Scrub { device }
+            | Self::RemoveDevice { device }
+            | Self::ResizeDevice { device }
+            | Self::ReplaceDevice { device } => Some(device),
+            Self::AddDevice | Self::Convert | Self::Balance | Self::Complete => None,
+        }
+    }
+
     /// Whether it replaces a device.
     pub fn replaces(self) -> bool {
         matches!(self, Self::ReplaceDevice { .. })
     }
 
     /// Whether this job and another must not run at once. Places on devices get other content when
-    /// chunks move, which a scrub would take for damage.
+    /// chunks move, which a scrub would take for damage; adding a device moves none.
     pub(crate) fn excludes(self, other: Self) -> bool {
         match (self, other) {
             (Self::Scrub { device }, Self::Scrub { device: others }) => device == others,
+            (Self::Scrub { .. }, Self::AddDevice) | (Self::AddDevice, Self::Scrub { .. }) => false,
             _ => true,
         }
     }
@@ -54,6 +82,7 @@ impl fmt::Display for JobKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Scrub { device } => write!(f, "scrub of device {device}"),
+            Self::AddDevice => f.write_str("addition of a device"),
             Self::RemoveDevice { device } => write!(f, "removal of device {device}"),
             Self::ResizeDevice { device } => write!(f, "resize of device {device}"),
             Self::ReplaceDevice { device } => write!(f, "replace of device {device}"),

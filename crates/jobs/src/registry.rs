@@ -98,7 +98,9 @@ mod tests {
         assert_eq!(refused, Excluded { wanted: FIRST, by: FIRST });
         assert!(refused.to_string().contains("scrub of device 1 is running"));
         let other = jobs.begin(JobKind::Scrub { device: 2 }, 10).unwrap();
-        assert_eq!(jobs.running().len(), 2);
+        let _added = jobs.begin(JobKind::AddDevice, 0).unwrap();
+        assert_eq!(jobs.begin(JobKind::Balance, 0).unwrap_err().by, FIRST);
+        assert_eq!(jobs.running().len(), 3);
         drop(first);
         assert_eq!(jobs.running()[0].kind(), other.kind());
         assert!(jobs.begin(FIRST, 10).is_ok());

@@ -111,7 +111,8 @@ pub use larder_format::compression::{
     Algorithm as CompressionAlgorithm, Compression, CompressionSpecError,
 };
 pub use larder_format::item::{
-    BALANCE_SINGLE, BalanceItem, DiskBalanceArgs, InodeFlags, balance_filter, balance_flags,
+    BALANCE_SINGLE, BalanceItem, DiskBalanceArgs, FilterError, InodeFlags, balance_filter,
+    balance_flags,
 };
 pub use larder_format::{ItemType, Key, Profile, Uuid};
 #[doc(inline)]

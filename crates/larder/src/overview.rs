@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use larder_filesystem::{Capacity, FilePlace, GlobalReserve, QuotaGroup, SubvolumeInfo};
 
-use crate::{DeviceInfo, Error, Filesystem, Key, Result, Space, TreeItem, Uuid};
+use crate::{
+    BalanceItem, ChosenGroup, DeviceInfo, Error, Filesystem, Key, Result, Space, TreeItem, Uuid,
+};
 
 /// Items of a tree: their keys and their content.
 pub type KeyedItems<'a> = Box<dyn Iterator<Item = Result<(Key, Vec<u8>)>> + 'a>;
@@ -28,6 +30,9 @@ pub trait Overview {
 
     /// As [`Filesystem::space`].
     fn space(&self) -> Result<Vec<Space>>;
+
+    /// As [`Filesystem::plan_balance`].
+    fn plan_balance(&self, wanted: &BalanceItem) -> Result<Vec<ChosenGroup>>;
 
     /// As [`Filesystem::used_bytes`].
     fn used_bytes(&self) -> Result<u64>;
@@ -94,6 +99,10 @@ impl Overview for Filesystem {
 
     fn space(&self) -> Result<Vec<Space>> {
         self.space()
+    }
+
+    fn plan_balance(&self, wanted: &BalanceItem) -> Result<Vec<ChosenGroup>> {
+        self.plan_balance(wanted)
     }
 
     fn used_bytes(&self) -> Result<u64> {

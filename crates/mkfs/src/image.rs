@@ -105,11 +105,11 @@ impl<'a> Image<'a> {
         self.known_groups = self.space.groups().len();
     }
 
-    /// Cuts the last block group if it is for data. No more data may follow.
-    pub(crate) fn trim_data(&mut self) {
-        if let Some(chunk) = self.space.trim_last(SpaceKind::Data, self.settings) {
-            self.volume.replace_chunk(chunk).expect("shorter than the chunk that was there");
-        }
+    /// Makes block groups as small as what they hold, and moves them together.
+    pub(crate) fn settle(&mut self) -> Result<(), MkfsError> {
+        self.send_batch()?;
+        let layouts = self.space.settle(self.settings).into_iter();
+        layouts.map(Write::Layout).try_for_each(|layout| self.writer.send(layout))
     }
 
     /// Queues data.

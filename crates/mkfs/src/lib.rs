@@ -15,6 +15,8 @@
 //!   and extent, and a few megabytes of data for each thread.
 //! - Every block group fills from start to end, around the places of superblocks, and records of
 //!   allocations ascend by address.
+//! - In a file system that is as small as it can be, block groups are cut and move together once all
+//!   but the last trees are there; these get a block group of exactly their size.
 //! - Block groups do not touch each other. The places of superblocks stay free on every stripe.
 #![forbid(unsafe_code)]
 

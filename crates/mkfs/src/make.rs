@@ -173,7 +173,7 @@ fn device_rooms<'a>(
         .collect()
 }
 
-/// One block group for each use. Those for data come last, so that their end can be cut off.
+/// One block group for each use. If they are to be cut, what moves down then is metadata.
 fn first_groups(
     rooms: Devices,
     settings: &Settings,
@@ -181,7 +181,11 @@ fn first_groups(
 ) -> Result<Space, MkfsError> {
     let mut space = Space::new(ChunkAllocator::new(rooms, appetite));
     let mixed = settings.has(Features::MIXED_GROUPS);
-    for usage in [SpaceKind::System, SpaceKind::Metadata, SpaceKind::Data] {
+    let uses = match settings.shrink {
+        true => [SpaceKind::System, SpaceKind::Data, SpaceKind::Metadata],
+        false => [SpaceKind::System, SpaceKind::Metadata, SpaceKind::Data],
+    };
+    for usage in uses {
         if !(mixed && usage == SpaceKind::Data) {
             space.add_group(usage, settings)?;
         }
@@ -209,10 +213,10 @@ fn fill(
         .iter()
         .map(|subvolume| populate(image, &mut checksums, source, subvolume, buffers))
         .collect::<Result<Vec<_>, _>>()?;
-    if image.settings.shrink {
-        image.trim_data();
-    }
     let checksums = checksums.finish(image)?;
+    if image.settings.shrink {
+        image.settle()?;
+    }
     let earlier = EarlierTrees { subvolumes, checksums };
     let plan = finish(image, source, &earlier)?;
     Ok((earlier, plan))

@@ -9,13 +9,16 @@ use std::thread::{Scope, ScopedJoinHandle};
 
 use larder_format::checksum::CHECKSUM_SIZE;
 use larder_format::{ChecksumType, Logical};
-use larder_volume::Volume;
+use larder_volume::{Chunk, Volume};
 
 use crate::content::BufferPool;
 use crate::{MkfsError, Progress};
 
 /// The most writes that wait, of a megabyte each.
 const QUEUE: usize = 8;
+
+/// What moves is copied in pieces of this size.
+const PIECE_BYTES: u64 = 1 << 20;
 
 /// Something to be written.
 #[derive(Debug)]
@@ -24,6 +27,8 @@ pub(crate) enum Write {
     Data { buffer: Vec<u8>, parts: Vec<(Logical, Range<usize>)> },
     /// Consecutive tree blocks without their checksums.
     Blocks { logical: Logical, bytes: Vec<u8> },
+    /// The chunk that starts there has this layout from now on.
+    Layout(Chunk),
 }
 
 /// The sending end.
@@ -89,11 +94,36 @@ fn write_all(
                 volume.write(logical, &bytes)?;
                 written_bytes += bytes.len() as u64;
             }
+            Write::Layout(chunk) => lay_out(volume, chunk)?,
         }
         if let Some(progress) = progress {
             progress.tell(written_bytes)?;
         }
     }
+    Ok(())
+}
+
+/// Copies the stripes of a chunk that move down, and gives it the new layout.
+fn lay_out(volume: &Volume, chunk: Chunk) -> Result<(), MkfsError> {
+    let before = volume.chunk_at(chunk.logical()).expect("it was made before");
+    let mut piece = vec![0; PIECE_BYTES as usize];
+    for (from, to) in before.stripes().iter().zip(chunk.stripes()) {
+        if from.physical == to.physical {
+            continue;
+        }
+        let member = volume.device(to.devid).expect("it was chosen among them");
+        let device = member.device().expect("all are there");
+        let mut done = 0;
+        // What it reads next is never overwritten before: it moves down.
+        while done < chunk.bytes_per_stripe() {
+            let len = (chunk.bytes_per_stripe() - done).min(PIECE_BYTES);
+            let piece = &mut piece[..len as usize];
+            device.read_at(piece, from.physical.0 + done)?;
+            device.write_at(piece, to.physical.0 + done)?;
+            done += len;
+        }
+    }
+    volume.replace_chunk(chunk).expect("it has the addresses that it had, or fewer");
     Ok(())
 }
 

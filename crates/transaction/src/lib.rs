@@ -84,6 +84,7 @@ pub use manager::{
     Aborted, BackgroundCommits, BalanceProgress, Balanced, Chosen, Cleaning, Conversion,
     DataExtent, DataOwner, DeviceProgress, Emptied, Exclusive, Handle, KeptTrees, NewSnapshot,
     Replacement, ResyncProgress, Tell, TellBalance, TransactionHook, TransactionManager, Trees,
+    choose,
 };
 pub use quota::{Counted, QuotaLimit, QuotaReservation, Quotas};
 pub use tree_items::TreeItems;

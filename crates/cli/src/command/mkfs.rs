@@ -91,7 +91,7 @@ pub struct Mkfs {
     /// checksums) or nodatasum (without checksums); may be given several times
     #[arg(long, value_name = "FLAGS:PATH", requires = "rootdir")]
     inode_flags: Vec<InodeFlagsSpec>,
-    /// Cut the file system to what its content takes
+    /// Cut the file system to what its content takes: anything new needs it to get longer first
     #[arg(long, requires = "rootdir")]
     shrink: bool,
     /// Compress data: zlib, lzo or zstd, with a level (zstd:9)

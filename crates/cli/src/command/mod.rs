@@ -12,6 +12,7 @@ mod completions;
 mod cp;
 mod device;
 mod du;
+mod enqueue;
 mod export;
 mod filesystem;
 mod getfattr;

@@ -48,14 +48,12 @@ const fn refused(path: &'static str, option: &'static str, reason: &'static str)
 }
 
 const NO_CACHE: &str = "no kernel has used that cache since 2021";
-const NO_QUEUE: &str = "other work on the devices is named, and not waited for";
 const NO_QUOTA: &str = "quota groups cannot be changed yet";
 const ROOTS: &str =
     "'larder rescue find-roots' lists the roots that are left, and IMAGE@GENERATION chooses one";
 const ONE_START: &str = "check starts at the roots in a superblock, which --super chooses";
 
 const OPTIONS: &[Refused] = &[
-    refused("balance start", "--enqueue", NO_QUEUE),
     refused("check", "-b|--backup", ONE_START),
     refused("check", "-r|--tree-root ADDRESS", ONE_START),
     refused("check", "--chunk-root ADDRESS", ONE_START),
@@ -66,10 +64,6 @@ const OPTIONS: &[Refused] = &[
         "-E|--subvol-extents ID",
         "'larder report' says what subvolumes share, and hold alone",
     ),
-    refused("device add", "--enqueue", NO_QUEUE),
-    refused("device delete", "--enqueue", NO_QUEUE),
-    refused("device remove", "--enqueue", NO_QUEUE),
-    refused("filesystem resize", "--enqueue", NO_QUEUE),
     refused("mkfs", "-l|--leafsize SIZE", "--nodesize is its name"),
     refused("mkfs", "--reflink", "files are copied, never shared with the source"),
     refused("restore", "-d", "every directory that is left is found"),

@@ -1,9 +1,10 @@
 //! Balances while the file system is in use.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use larder_testkit::oracle;
+use larder_testkit::{KernelMount, oracle};
 
 use crate::support::{Mounted, assert_written, larder, succeed, write_files};
 
@@ -108,4 +109,25 @@ fn a_balance_pauses_and_goes_on() {
     assert_eq!(cancel.status.code(), Some(2));
     mounted.unmount();
     oracle::check(&[mounted.image()], true).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Of a mount of larder, of the image, and of a mount of the kernel.
+#[test]
+fn all_say_alike_what_would_move() {
+    let plan = |place: &Path| {
+        let mut plan = larder();
+        plan.args(["--format", "json", "balance", "start", "--dry-run", "-dusage=95"]);
+        succeed(plan.arg(place))
+    };
+    let mut mounted = mounted();
+    let of_mount = plan(&mounted.path());
+    assert!(of_mount.contains("\"kind\": \"data\""), "{of_mount}");
+    let mut refused = larder();
+    refused.args(["balance", "start", "--dry-run", "-dconvert=raid1"]).arg(mounted.path());
+    let refused = String::from_utf8(refused.output().unwrap().stderr).unwrap();
+    assert!(refused.contains("target data profile raid1: there are 1 devices"), "{refused}");
+    mounted.unmount();
+    assert_eq!(plan(&mounted.image()), of_mount);
+    let kernel = KernelMount::open(&[mounted.image()], "ro");
+    assert_eq!(plan(kernel.path()), of_mount);
 }

@@ -1,12 +1,14 @@
 //! A device that is replaced while the file system is in use.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use larder_testkit::oracle;
+use larder_testkit::{KernelMount, oracle};
 
-use crate::support::{Mounted, assert_written, larder, succeed, write_files};
+use crate::support::{Mounted, assert_written, larder, shell, succeed, write_files};
 
 const MIB: u64 = 1 << 20;
 
@@ -49,4 +51,79 @@ fn a_device_is_replaced_while_programs_write() {
     mounted.unmount();
     oracle::check(std::slice::from_ref(&target), true).unwrap_or_else(|error| panic!("{error}"));
     assert!(oracle::dump_super(&mounted.image()).is_err(), "its superblocks are gone");
+}
+
+/// What a file without checksums holds, again and again.
+const MARK: &[u8; 16] = b"one of sixteen..";
+
+/// A mirror of two images with files, one of which has no checksums, mounted anew so that nothing is
+/// in memory. Returns the second image.
+fn mirror() -> (Mounted, PathBuf) {
+    let mut mounted = Mounted::unmounted();
+    let second = mounted.folder().join("second.img");
+    for image in [&mounted.image(), &second] {
+        File::create(image).unwrap().set_len(600 * MIB).unwrap();
+    }
+    let mut mkfs = larder();
+    mkfs.args(["mkfs", "-q", "-d", "raid1", "-m", "raid1"]).arg(mounted.image()).arg(&second);
+    succeed(&mut mkfs);
+    mounted.mount(&[]);
+    mounted.shell("head -c 40M /dev/urandom > sums; touch none; chattr +C none");
+    fs::write(mounted.join("none"), MARK.repeat(1 << 16)).unwrap();
+    mounted.unmount();
+    (mounted, second)
+}
+
+/// Mounts a mirror, damages its second device, and replaces that. What the target has without the
+/// first device is right.
+fn replace_second(options: &[&str], damage: impl FnOnce(&Path)) {
+    let (mut mounted, second) = mirror();
+    mounted.mount(&[]);
+    damage(&second);
+    let target = mounted.folder().join("target.img");
+    File::create(&target).unwrap().set_len(700 * MIB).unwrap();
+    let mut replace = larder();
+    replace.args(["replace", "start", "-B"]).args(options).arg("2").arg(&target);
+    succeed(replace.arg(mounted.path()));
+    let status = larder().args(["replace", "status", "-1"]).arg(mounted.path()).output().unwrap();
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(status.ends_with(", 0 write errs, 0 uncorr. read errs\n"), "{status}");
+    let sums = mounted.shell("sha256sum sums");
+    mounted.unmount();
+    let both = [mounted.image(), target.clone()];
+    oracle::check(&both, true).unwrap_or_else(|error| panic!("{error}"));
+    fs::remove_file(&both[0]).unwrap();
+    let kernel = KernelMount::open(&[target], "degraded,ro");
+    assert_eq!(shell(kernel.path(), "sha256sum sums"), sums, "{options:?}");
+    let none = fs::read(kernel.path().join("none")).unwrap();
+    assert!(options.is_empty() || none == MARK.repeat(1 << 16), "{options:?}");
+}
+
+/// A device has lost what it had: reads fail, or give zeros. Without checksums nothing tells which
+/// copy is right, unless the device is not to be read.
+#[test]
+fn a_failing_device_is_replaced_on_a_mount() {
+    for options in [&[][..], &["-r"]] {
+        replace_second(options, |second| {
+            File::options().write(true).open(second).unwrap().set_len(2 * MIB).unwrap();
+        });
+    }
+}
+
+/// What has no checksums comes from the other one.
+#[test]
+fn a_device_is_not_read_where_another_one_has_it() {
+    replace_second(&["-r"], |second| assert!(overwrite_marks(second) >= 1 << 16));
+}
+
+/// Overwrites what a file without checksums has on a device. Returns how often it was there.
+fn overwrite_marks(device: &Path) -> usize {
+    let mut data = fs::read(device).unwrap();
+    let mut count = 0;
+    for place in data.chunks_exact_mut(MARK.len()).filter(|place| place == MARK) {
+        place.fill(b'x');
+        count += 1;
+    }
+    File::options().write(true).open(device).unwrap().write_all_at(&data, 0).unwrap();
+    count
 }

@@ -6,10 +6,11 @@ use std::ops::ControlFlow;
 
 use larder_format::item::BalanceItem;
 use larder_jobs::JobKind;
-use larder_transaction::{BalanceProgress, Balanced, Chosen, Error as EngineError};
+use larder_transaction::{BalanceProgress, Balanced, Chosen, Error as EngineError, choose};
 
 use crate::core::balances::Wish;
 use crate::error::{Error, Result};
+use crate::filesystem::space::BlockGroup;
 use crate::handle::filesystem::Filesystem;
 
 /// What a balance did, and how it ended.
@@ -143,7 +144,14 @@ impl Filesystem {
     /// # Errors
     /// If there are too few devices for a profile that is wanted.
     pub fn plan_balance(&self, wanted: &BalanceItem) -> Result<Vec<Chosen>> {
-        Ok(self.writer()?.manager().chosen_for_balance(wanted)?)
+        let groups = self.block_groups()?.into_iter();
+        let with_chunk = |group: BlockGroup| {
+            self.volume().chunk_at(group.logical).map(|chunk| (chunk, group.used_bytes))
+        };
+        let groups: Vec<_> = groups.filter_map(with_chunk).collect();
+        let devices = self.devices();
+        let usable = devices.iter().filter(|device| device.name.is_some() && !device.is_seed);
+        Ok(choose(wanted, &groups, usable.count())?)
     }
 
     fn end_balance(&self, wish: Wish) -> bool {

@@ -16,12 +16,15 @@ use crate::handle::filesystem::Filesystem;
 
 impl Filesystem {
     /// Adds a device, whose content is lost, and commits. New block groups may lie there from now on;
-    /// those that exist stay where they are. Returns its id.
+    /// those that exist stay where they are. Returns its id. A balance that pauses, for want of room
+    /// perhaps, does not exclude it.
     ///
     /// # Errors
-    /// If it is too small.
+    /// If it is too small; with [`InUse`](crate::ErrorKind::InUse) if other work on devices goes on.
     pub fn add_device(&self, device: Arc<dyn Device>) -> Result<u64> {
-        Ok(self.writer()?.manager().add_device(device, Uuid::new_v4())?)
+        let manager = self.writer()?.manager();
+        let _job = self.jobs().begin(JobKind::AddDevice, 0)?;
+        Ok(manager.add_device(device, Uuid::new_v4())?)
     }
 
     /// How many bytes a device has, whether the file system uses them or not. `None` if it is missing,

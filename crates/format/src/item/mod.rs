@@ -1,6 +1,7 @@
 //! The data of items, one file for each family.
 
 mod balance;
+mod balance_text;
 mod block_group;
 mod chunk;
 mod csum;
@@ -18,6 +19,7 @@ mod uuid_tree;
 mod verity;
 
 pub use balance::{BALANCE_SINGLE, balance_filter};
+pub use balance_text::FilterError;
 pub use block_group::BlockGroupItem;
 pub use chunk::{Chunk, ChunkHeader, Stripe};
 pub use csum::csum_count;

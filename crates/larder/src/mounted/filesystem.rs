@@ -7,16 +7,22 @@ use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use larder_filesystem::{
     Capacity, FilePlace, GlobalReserve, QuotaGroup, Spaces, SubvolumeInfo, SubvolumeItems,
+    choose_for_balance,
 };
-use larder_format::item::{Chunk as ChunkItem, InodeRefs};
-use larder_format::{BlockGroupFlags, FormatError, ItemType, Key, Logical, name_hash, objectid};
+use larder_format::item::{BlockGroupItem, Chunk as ChunkItem, InodeRefs};
+use larder_format::{
+    BlockGroupFlags, FormatError, ItemType, Key, Logical, name_hash, objectid, read_exact_item,
+};
 use larder_ioctl::abi::GLOBAL_RESERVE;
 use larder_volume::Chunk;
 
-use crate::{DeviceInfo, Error, KeyedItems, Overview, Result, Space, Uuid};
+use crate::{
+    BalanceItem, ChosenGroup, DeviceInfo, Error, KeyedItems, Overview, Result, Space, Uuid,
+};
 
 /// What the kernel calls a missing device that it has known. One that it has not has no name.
 const MISSING: &[u8] = b"<missing disk>";
@@ -86,6 +92,18 @@ impl MountedFilesystem {
         };
         items.into_iter().map(chunk).collect::<Result<_>>().map(Some)
     }
+
+    /// What is used of a chunk, from the tree that says so.
+    fn block_group_item(&self, chunk: &Chunk) -> Result<Option<BlockGroupItem>> {
+        let key = Key::new(chunk.logical().0, ItemType::BLOCK_GROUP_ITEM, chunk.len_bytes());
+        for tree in [objectid::BLOCK_GROUP_TREE, objectid::EXTENT_TREE] {
+            if let Some(data) = self.item(tree, key)? {
+                let item = read_exact_item::<BlockGroupItem>(&data);
+                return item.copied().map(Some).map_err(|problem| bad(tree, key, problem));
+            }
+        }
+        Ok(None)
+    }
 }
 
 impl Overview for MountedFilesystem {
@@ -134,6 +152,22 @@ impl Overview for MountedFilesystem {
             spaces.add_chunk(chunk);
         }
         Ok(spaces.in_order())
+    }
+
+    /// Commits, so that it is known what is used.
+    fn plan_balance(&self, wanted: &BalanceItem) -> Result<Vec<ChosenGroup>> {
+        larder_ioctl::sync(&self.inside).map_err(of_mounted)?;
+        let forbidden = || of_mounted(io::ErrorKind::PermissionDenied.into());
+        let mut groups = Vec::new();
+        for chunk in self.chunks()?.ok_or_else(forbidden)? {
+            // One without an item was removed meanwhile.
+            if let Some(item) = self.block_group_item(&chunk)? {
+                groups.push((Arc::new(chunk), item.used.get()));
+            }
+        }
+        let devices = self.devices()?;
+        let usable = devices.iter().filter(|device| device.name.is_some() && !device.is_seed);
+        Ok(choose_for_balance(wanted, &groups, usable.count())?)
     }
 
     fn used_bytes(&self) -> Result<u64> {

@@ -102,6 +102,7 @@ pub(crate) fn finish(
     let layout = Layout { settings, chunk_tree_uuid, source, earlier, blocks, extents };
     let owners: Vec<u64> = trees.iter().map(|(owner, _)| *owner).collect();
     let mut plan = Plan::smallest(&image.space, &owners, settings)?;
+    let mut most_blocks = 0;
     for _ in 0..MAX_PLANS {
         let shapes = build_all(&layout, &plan, &trees, None)?;
         if plan.has_shapes(&shapes) {
@@ -109,7 +110,7 @@ pub(crate) fn finish(
             build_all(&layout, &plan, &trees, Some(image))?;
             return Ok(plan);
         }
-        plan = Plan::make(&image.space, shapes, settings)?;
+        plan = Plan::make(&image.space, shapes, &mut most_blocks, settings)?;
     }
     unreachable!("plans only grow, and grow less each time")
 }

@@ -5,8 +5,13 @@ use larder_format::{Key, Logical, SpaceKind};
 use crate::MkfsError;
 use crate::image::{BlockRecord, Image};
 use crate::settings::Settings;
-use crate::space::Space;
+use crate::space::{BlockGroup, Space};
 use crate::tree::{BlockSink, OpenNode, TreeRoot};
+
+/// Tree blocks that stay free in a file system that is as small as it can be: one transaction has
+/// room until the devices are longer again. To these comes a share of those that are used.
+const SPARE_BLOCKS: u64 = 64;
+const SPARE_SHARE: u64 = 32;
 
 /// Levels and first keys of a tree's blocks, in the order in which they are stored.
 pub(crate) type Shape = Vec<(u8, Key)>;
@@ -28,16 +33,28 @@ impl Plan {
         settings: &Settings,
     ) -> Result<Self, MkfsError> {
         let leaf = vec![(0, Key::MIN)];
-        Self::make(space, owners.iter().map(|owner| (*owner, leaf.clone())).collect(), settings)
+        let shapes = owners.iter().map(|owner| (*owner, leaf.clone())).collect();
+        Self::make(space, shapes, &mut 0, settings)
     }
 
-    /// Places trees of these shapes.
+    /// Places trees of these shapes. In a file system that is as small as it can be, those of
+    /// metadata get a block group of their own, for as many blocks as they ever had: with a group
+    /// that also becomes smaller, places of superblocks could come and go with its length.
     pub(crate) fn make(
         space: &Space,
         shapes: Vec<(u64, Shape)>,
+        most_blocks: &mut u64,
         settings: &Settings,
     ) -> Result<Self, MkfsError> {
         let mut space = space.clone();
+        if settings.shrink {
+            let is_metadata =
+                |(owner, _): &&(u64, Shape)| SpaceKind::of_tree(*owner) == SpaceKind::Metadata;
+            let lens = shapes.iter().filter(is_metadata).map(|(_, shape)| shape.len() as u64);
+            *most_blocks = lens.sum::<u64>().max(*most_blocks);
+            let blocks = *most_blocks + spare_blocks(&space, settings);
+            space.add_group_of(SpaceKind::Metadata, blocks, settings)?;
+        }
         let trees: Vec<_> = shapes
             .into_iter()
             .map(|(owner, shape)| {
@@ -81,6 +98,12 @@ impl Plan {
         });
         planned.eq(shapes.iter().cloned())
     }
+}
+
+fn spare_blocks(space: &Space, settings: &Settings) -> u64 {
+    let of_trees = space.groups().iter().filter(|group| group.holds_trees());
+    let used_bytes: u64 = of_trees.map(BlockGroup::used_bytes).sum();
+    SPARE_BLOCKS + used_bytes / settings.node_size as u64 / SPARE_SHARE
 }
 
 /// Assigns the planned addresses to the blocks of one tree.

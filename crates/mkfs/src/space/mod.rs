@@ -51,6 +51,12 @@ impl BlockGroup {
         Self { chunk: Arc::new(chunk), usage, reserved, allocated: Vec::new(), cursor, limit }
     }
 
+    /// Gives it another layout, with the same ranges allocated.
+    fn set_chunk(&mut self, chunk: Chunk, settings: &Settings) {
+        let (allocated, cursor) = (std::mem::take(&mut self.allocated), self.cursor);
+        *self = Self { allocated, cursor, ..Self::new(chunk, self.usage, settings) };
+    }
+
     /// Allocates at least `least` and at most `wanted` bytes in one piece, or nothing.
     fn allocate(&mut self, wanted: u64, least: u64) -> Option<Range<u64>> {
         loop {
@@ -77,6 +83,11 @@ impl BlockGroup {
     /// Type and profile.
     pub(crate) fn flags(&self) -> BlockGroupFlags {
         self.chunk.flags()
+    }
+
+    /// Whether it is for tree blocks alone.
+    pub(crate) fn holds_trees(&self) -> bool {
+        !self.flags().contains(BlockGroupFlags::DATA)
     }
 
     /// Bytes that are allocated.
@@ -161,17 +172,53 @@ impl Space {
         Ok(Logical(self.allocate(usage, node_size, node_size, settings)?.start))
     }
 
-    /// Cuts the last block group to its allocated part, if it is of this use, and returns the rest
-    /// to the devices. Returns the chunk if it changed.
-    pub(crate) fn trim_last(&mut self, usage: SpaceKind, settings: &Settings) -> Option<Chunk> {
-        let group = self.groups.last_mut().filter(|group| group.usage == usage)?;
-        let used = group.allocated.last().map_or(0, |last| last.end - group.chunk.logical().0);
-        let chunk = self.chunks.trim(&group.chunk, used)?;
-        let allocated = std::mem::take(&mut group.allocated);
-        *group = BlockGroup::new(chunk.clone(), usage, settings);
-        group.cursor = allocated.last().map_or(group.cursor, |last| last.end);
-        group.allocated = allocated;
-        Some(chunk)
+    /// Makes a block group for exactly so many tree blocks of a use. More go to another one.
+    pub(crate) fn add_group_of(
+        &mut self,
+        usage: SpaceKind,
+        blocks: u64,
+        settings: &Settings,
+    ) -> Result<(), MkfsError> {
+        // One of them stays free.
+        let len_bytes = (blocks + 1) * settings.node_size as u64;
+        let chunk = self.chunks.allocate_exactly(usage, len_bytes, settings)?;
+        self.groups.push(BlockGroup::new(chunk, usage, settings));
+        Ok(())
+    }
+
+    /// Cuts block groups to what they hold, and moves their stripes down as far as there is room:
+    /// what is allocated later goes to new ones. Those for the chunk tree stay as they are. Returns
+    /// the layouts that chunks get, each of which moves one stripe at most: what was allocated is
+    /// copied before the next one.
+    pub(crate) fn settle(&mut self, settings: &Settings) -> Vec<Chunk> {
+        let mut layouts = Vec::new();
+        for group in &mut self.groups {
+            let kept_free = group.chunk.end().0 - group.limit;
+            let used = group.allocated.last().map_or(0, |last| last.end - group.chunk.logical().0);
+            if group.usage != SpaceKind::System
+                && let Some(chunk) = self.chunks.cut(&group.chunk, used + kept_free)
+            {
+                group.set_chunk(chunk.clone(), settings);
+                layouts.push(chunk);
+            }
+        }
+        let stripes = |(index, group): (usize, &BlockGroup)| {
+            let chunk = group.chunk.clone();
+            (0..chunk.stripes().len()).map(move |at| {
+                let stripe = chunk.stripes()[at];
+                (stripe.devid, stripe.physical, index)
+            })
+        };
+        let mut places: Vec<_> = self.groups.iter().enumerate().flat_map(stripes).collect();
+        places.sort_unstable();
+        for (devid, physical, index) in places {
+            let group = &mut self.groups[index];
+            if let Some(chunk) = self.chunks.move_down(&group.chunk, devid, physical) {
+                group.set_chunk(chunk.clone(), settings);
+                layouts.push(chunk);
+            }
+        }
+        layouts
     }
 
     /// Cuts every device after its last chunk.
@@ -254,15 +301,28 @@ mod tests {
     }
 
     #[test]
-    fn the_last_group_can_be_cut() {
+    fn groups_settle_side_by_side() {
         let mut space = space(200 * MIB, Appetite { data_bytes: MIB, ..Appetite::default() });
         space.add_group(SpaceKind::Data, &settings()).unwrap();
-        let used = space.allocate(SpaceKind::Data, 100_000, 100_000, &settings()).unwrap();
-        assert!(space.trim_last(SpaceKind::Metadata, &settings()).is_none());
-        let chunk = space.trim_last(SpaceKind::Data, &settings()).unwrap();
-        assert_eq!(chunk.len_bytes(), 131_072);
+        let data = space.allocate(SpaceKind::Data, 100_000, 100_000, &settings()).unwrap();
+        // Two copies on one device.
+        let block = space.allocate_block(SpaceKind::Metadata, &settings()).unwrap();
+        let layouts = space.settle(&settings());
+        let [of_data, .., of_blocks] = &layouts[..] else { panic!("{layouts:?}") };
+        assert_eq!((of_data.len_bytes(), of_blocks.len_bytes()), (131_072, 65_536));
+        let physical = |chunk: &Chunk| -> Vec<u64> {
+            chunk.stripes().iter().map(|stripe| stripe.physical.0).collect()
+        };
+        assert_eq!(physical(of_data), [MIB]);
+        assert_eq!(physical(of_blocks), [MIB + 131_072, MIB + 196_608]);
+        assert_eq!(space.used_bytes(), data.end - data.start + 16384);
+        assert!(space.groups()[1].chunk.contains(block));
+        space.add_group_of(SpaceKind::Metadata, 5, &settings()).unwrap();
+        for _ in 0..5 {
+            space.allocate_block(SpaceKind::Metadata, &settings()).unwrap();
+        }
+        assert_eq!(space.groups().len(), 3);
         space.shrink_devices();
-        assert_eq!(space.devices().get(1).unwrap().total_bytes, MIB + 131_072);
-        assert_eq!(space.used_bytes(), used.end - used.start);
+        assert_eq!(space.devices().get(1).unwrap().total_bytes, MIB + 262_144 + 2 * 131_072);
     }
 }

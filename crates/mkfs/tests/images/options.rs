@@ -147,6 +147,70 @@ fn shrunk_to_the_content() {
     }
 }
 
+/// Bytes that extents use, on all devices together.
+fn used_bytes(made: &Made) -> u64 {
+    let dump = made.dump("2") + &made.dump("11");
+    let of_group = |line: &str| {
+        let mut words = line.trim().strip_prefix("block group used ")?.split(' ');
+        let used: u64 = words.next()?.parse().ok()?;
+        Some(if line.contains("DUP") { 2 * used } else { used })
+    };
+    dump.lines().filter_map(of_group).sum()
+}
+
+/// A folder with so many files of a length, none of which compresses.
+fn folder_of(files: usize, len_bytes: usize) -> larder_testkit::Scratch {
+    let scratch = larder_testkit::Scratch::new();
+    let mut seed = larder_testkit::seed(1);
+    let mut data = vec![0; len_bytes];
+    for number in 0..files {
+        for word in data.chunks_mut(8) {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            word.copy_from_slice(&(seed ^ seed >> 29).to_le_bytes()[..word.len()]);
+        }
+        let path = scratch.path().join(format!("folder{}/file{number}", number % 10));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, &data).unwrap();
+    }
+    scratch
+}
+
+#[test]
+fn shrunk_images_have_little_but_content() {
+    // The first MiB, the chunk tree, and what one transaction of the kernel needs.
+    let floor = 5 * MIB;
+    for (files, len_bytes, profile, most_percent) in [
+        (1, 150 << 20, None, 5),
+        (1, 100 << 20, Some(Profile::Dup), 5),
+        (10_000, 12_000, None, 5),
+        (10_000, 12_000, Some(Profile::Dup), 5),
+        // Before and after the place of a superblock.
+        (1, 55 << 20, None, 10),
+        (30, 2 << 20, None, 10),
+        (1000, 1000, None, 0),
+        (0, 0, None, 0),
+    ] {
+        let source = folder_of(files, len_bytes);
+        let options = MkfsOptions { shrink: true, data_profile: profile, ..options(source.path()) };
+        let made = Made::new(&[1000 * MIB], &options);
+        let (total, used) = (made.summary.total_bytes, used_bytes(&made));
+        println!("{files} files of {len_bytes} bytes: {total} bytes for {used}");
+        assert!(used >= files as u64 * len_bytes as u64, "{used}");
+        let most = if most_percent > 0 { used * (100 + most_percent) / 100 } else { used + floor };
+        assert!(total <= most, "{total} bytes for {used}");
+        made.check();
+        made.assert_holds(source.path());
+        // The kernel mounts it for writing, and removes files.
+        let mount = made.mount("");
+        let _ = std::fs::remove_dir_all(mount.path().join("folder3"));
+        larder_testkit::command::run("sync", ["-f".as_ref(), mount.path().as_os_str()]).unwrap();
+        drop(mount);
+        made.check();
+    }
+}
+
 #[test]
 fn shrunk_in_other_layouts() {
     let source = Source::new();

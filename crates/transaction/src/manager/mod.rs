@@ -64,7 +64,7 @@ pub(crate) use write_blocks::write_blocks;
 
 pub use abort::Aborted;
 pub use background::BackgroundCommits;
-pub use balance::{BalanceProgress, Balanced, Chosen, TellBalance};
+pub use balance::{BalanceProgress, Balanced, Chosen, TellBalance, choose};
 pub use cleaning::Cleaning;
 pub use data_references::{DataExtent, DataOwner};
 pub use devices::{Conversion, DeviceProgress, Replacement, Tell};

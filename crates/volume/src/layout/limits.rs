@@ -21,6 +21,13 @@ const LARGE_FILE_SYSTEM: u64 = 50 * GIB;
 /// Stripes that are shortened to stay below a chunk's limit are a multiple of this.
 const STRIPE_ROUNDING: u64 = 16 * MIB;
 
+/// Tree blocks that stay free for the chunk tree in a file system that is as small as it can be. With
+/// fewer than 16, and 8 for each device, Linux 6.18 makes a block group for the chunk tree whenever it
+/// removes an empty one, and goes on with that for ever.
+pub fn spare_system_blocks(devices: usize) -> u64 {
+    16 + 12 * devices as u64
+}
+
 /// The largest chunk for metadata if the devices have `total_bytes` in all.
 pub fn max_metadata_bytes(total_bytes: u64) -> u64 {
     if total_bytes > LARGE_FILE_SYSTEM { GIB } else { 256 * MIB }

@@ -10,6 +10,8 @@ mod moves;
 mod places;
 
 pub use devices::{DeviceSpace, Devices};
-pub use limits::{Limits, MAX_DATA_BYTES, MAX_STRIPE_BYTES, max_metadata_bytes, max_stripes};
+pub use limits::{
+    Limits, MAX_DATA_BYTES, MAX_STRIPE_BYTES, max_metadata_bytes, max_stripes, spare_system_blocks,
+};
 pub use moves::moved;
 pub use places::{Places, Plan};

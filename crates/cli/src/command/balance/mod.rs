@@ -1,7 +1,6 @@
 //! `larder balance`: block groups are emptied, or get other profiles.
 
 mod control;
-mod filters;
 mod place;
 mod shown;
 mod start;

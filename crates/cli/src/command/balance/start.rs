@@ -8,19 +8,18 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, ensure};
 use clap::Args;
 use larder::{
-    Balance, BalanceEnd, BalanceItem, BalanceProgress, ChosenGroup, Filesystem, SpaceKind,
-    balance_flags,
+    Balance, BalanceEnd, BalanceItem, BalanceProgress, ChosenGroup, Filesystem, Overview, SpaceKind,
 };
 use larder_ioctl::BalanceRun;
 use rustix::io::Errno;
 use serde_json::json;
 
-use super::filters::parse;
 use super::place::{Place, is_not_running};
 use super::shown::write_filters;
+use crate::command::enqueue::Enqueue;
 use crate::command::scrub::background;
 use crate::global::{Global, Verbosity};
 use crate::interrupt;
@@ -88,6 +87,8 @@ pub struct Start {
     #[arg(long, visible_alias = "bg")]
     background: bool,
     #[command(flatten)]
+    enqueue: Enqueue,
+    #[command(flatten)]
     source: Source,
     /// An image, which must not be mounted; or a directory of a mounted file system, of larder or
     /// of the kernel
@@ -135,10 +136,11 @@ impl Start {
             return Ok(background::start()?.map_or_else(|code| code, |_| ExitCode::SUCCESS));
         }
         let path = self.path.display().to_string();
-        let ended = match Place::open(&self.source, &self.path).with_context(named)? {
+        let open = || Place::open(&self.source, &self.path).with_context(named);
+        let ended = match self.enqueue.wait(open)? {
             Place::Mounted(directory) => {
                 begun()?;
-                of_mount(larder_ioctl::balance(directory, &item))
+                self.enqueue.wait(|| of_mount(larder_ioctl::balance(&directory, &item)))
             }
             Place::Image(filesystem) => {
                 begun()?;
@@ -151,43 +153,20 @@ impl Start {
 
     /// What is asked for, as file systems keep it.
     fn item(&self) -> anyhow::Result<BalanceItem> {
-        let mut item = BalanceItem::nothing();
-        let mut flags = if self.force { balance_flags::FORCE } else { 0 };
-        if let Some(text) = &self.data {
-            item.data = parse(text)?;
-            flags |= balance_flags::DATA;
-        }
-        if let Some(text) = &self.metadata {
-            item.meta = parse(text)?;
-            flags |= balance_flags::METADATA;
-        }
-        if let Some(text) = &self.system {
-            if !self.force {
-                bail!(
-                    "Refusing to explicitly operate on system chunks.\n\
-                     Pass --force if you really want to do that."
-                );
-            }
-            item.sys = parse(text)?;
-            flags |= balance_flags::SYSTEM;
-        } else if self.metadata.is_some() {
-            item.sys = item.meta;
-            flags |= balance_flags::SYSTEM;
-        }
-        let all = balance_flags::DATA | balance_flags::METADATA | balance_flags::SYSTEM;
-        if flags & all == 0 {
-            flags |= all;
-        }
-        item.flags = flags.into();
-        Ok(item)
+        ensure!(
+            self.system.is_none() || self.force,
+            "Refusing to explicitly operate on system chunks.\n\
+             Pass --force if you really want to do that."
+        );
+        let [data, metadata, system] =
+            [&self.data, &self.metadata, &self.system].map(Option::as_deref);
+        Ok(BalanceItem::from_filters(data, metadata, system, self.force)?)
     }
 
     fn tell_plan(&self, global: &Global, item: &BalanceItem) -> Outcome {
-        let Place::Image(filesystem) = Place::open(&self.source, &self.path)? else {
-            bail!("--dry-run looks at an image: unmount it, and name the image");
-        };
+        let filesystem = self.source.overview(&self.path)?;
         let chosen = filesystem.plan_balance(item)?;
-        let freed_bytes = freed_bytes(&filesystem, &chosen)?;
+        let freed_bytes = freed_bytes(filesystem.as_ref(), &chosen)?;
         let moved_bytes: u64 = chosen.iter().map(|group| group.used_bytes).sum();
         let mut out = stdout();
         if global.is_json() {
@@ -253,7 +232,7 @@ impl Resume {
 
 /// Bytes of logical address space that become unallocated: the groups that go, less new ones for
 /// what does not fit into those that stay.
-fn freed_bytes(filesystem: &Filesystem, chosen: &[ChosenGroup]) -> anyhow::Result<u64> {
+fn freed_bytes(filesystem: &dyn Overview, chosen: &[ChosenGroup]) -> anyhow::Result<u64> {
     let mut free: BTreeMap<&str, u64> = BTreeMap::new();
     for space in filesystem.space()? {
         let kind = match space.kind {
@@ -351,10 +330,7 @@ fn of_mount((run, outcome): (BalanceRun, io::Result<()>)) -> anyhow::Result<Ende
     let without_room = match outcome {
         Err(error) if Errno::from_io_error(&error) == Some(Errno::NOSPC) => true,
         Err(error) if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) => {
-            return Err(anyhow!(
-                "Operation now in progress: another balance has not ended, or other work on the \
-                 devices goes on"
-            ));
+            return Err(larder_ioctl::other_work().into());
         }
         Err(error) if end == BalanceEnd::Finished => {
             return Err(anyhow::Error::from(error)

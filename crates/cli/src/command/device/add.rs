@@ -9,6 +9,7 @@ use larder::mkfs::{Claimed, MkfsError};
 use larder_objects::parse_size;
 
 use super::on::{Changing, of_mount};
+use crate::command::enqueue::Enqueue;
 use crate::outcome::{Outcome, exit_code};
 use crate::source::Source;
 
@@ -32,19 +33,21 @@ pub struct Add {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     create: Option<u64>,
     #[command(flatten)]
+    enqueue: Enqueue,
+    #[command(flatten)]
     source: Source,
     /// The block devices or image files to add
     #[arg(required = true, value_name = "DEVICE")]
     added: Vec<PathBuf>,
-    /// An image of the file system, which must not be mounted; or a directory of one that the
-    /// kernel has mounted
+    /// An image of the file system, which must not be mounted; or a directory of one that is
+    /// mounted, by larder or by the kernel
     #[arg(value_name = "IMAGE or PATH")]
     image: OsString,
 }
 
 impl Add {
     pub fn run(self) -> Outcome {
-        let filesystem = Changing::open(&self.source, &self.image)?;
+        let filesystem = self.enqueue.wait(|| Changing::open(&self.source, &self.image))?;
         let mut failures = 0;
         for path in &self.added {
             let added = self.add(&filesystem, path).with_context(|| path.display().to_string());
@@ -71,9 +74,11 @@ impl Add {
                 Ok(())
             }
             Changing::Mounted(directory) => {
-                // The kernel opens it itself.
+                // The server or the kernel opens it itself.
                 claimed.keep();
-                larder_ioctl::add_device(directory, path).map_err(of_mount)
+                let path = path.canonicalize()?;
+                let add = || larder_ioctl::add_device(directory, &path).map_err(of_mount);
+                self.enqueue.wait(add)
             }
         }
     }

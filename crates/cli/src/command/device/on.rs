@@ -85,9 +85,7 @@ impl Changing {
 /// An error of a mount.
 pub fn of_mount(error: io::Error) -> anyhow::Error {
     match Errno::from_io_error(&error) {
-        Some(Errno::NOTTY | Errno::OPNOTSUPP) => {
-            anyhow!("a mount of larder cannot add devices yet: unmount it, and name the image")
-        }
+        Some(Errno::NOTTY | Errno::OPNOTSUPP) => anyhow!("this mount cannot change devices"),
         Some(Errno::FBIG) => anyhow!(
             "the device is smaller; an image file grows with this command only while it is not mounted"
         ),

@@ -6,6 +6,7 @@ use anyhow::Context;
 use clap::Args;
 
 use super::on::{Changing, judge, of_mount, shown, with_progress};
+use crate::command::enqueue::Enqueue;
 use crate::outcome::{Outcome, exit_code};
 use crate::source::Source;
 
@@ -21,6 +22,8 @@ use crate::source::Source;
 #[command(verbatim_doc_comment)]
 pub struct Remove {
     #[command(flatten)]
+    enqueue: Enqueue,
+    #[command(flatten)]
     source: Source,
     /// The devices to remove: paths, ids, or `missing` for one that is not there
     #[arg(required = true, value_name = "DEVICE or DEVID")]
@@ -33,26 +36,26 @@ pub struct Remove {
 
 impl Remove {
     pub fn run(self) -> Outcome {
-        let filesystem = Changing::open(&self.source, &self.image)?;
+        let filesystem = self.enqueue.wait(|| Changing::open(&self.source, &self.image))?;
         let mut failures = 0;
         for name in &self.removed {
-            if let Err(error) = remove(&filesystem, name).with_context(|| shown(name)) {
+            if let Err(error) = self.remove(&filesystem, name).with_context(|| shown(name)) {
                 eprintln!("ERROR: {error:#}");
                 failures += 1;
             }
         }
         Ok(exit_code(failures))
     }
-}
 
-fn remove(filesystem: &Changing, name: &OsString) -> anyhow::Result<()> {
-    let device = filesystem.device(name)?;
-    match filesystem {
-        Changing::Image(filesystem) => {
-            judge(&with_progress(|tell| filesystem.remove_device(device.id, tell))?)
-        }
-        Changing::Mounted(directory) => {
-            larder_ioctl::remove_device(directory, device.id).map_err(of_mount)
+    fn remove(&self, filesystem: &Changing, name: &OsString) -> anyhow::Result<()> {
+        let device = filesystem.device(name)?;
+        match filesystem {
+            Changing::Image(filesystem) => {
+                judge(&with_progress(|tell| filesystem.remove_device(device.id, tell))?)
+            }
+            Changing::Mounted(directory) => self
+                .enqueue
+                .wait(|| larder_ioctl::remove_device(directory, device.id).map_err(of_mount)),
         }
     }
 }

@@ -12,6 +12,7 @@ use larder_objects::parse_size;
 use rustix::io::Errno;
 
 use crate::command::device::on::{Device, judge, of_mount, shown, with_progress};
+use crate::command::enqueue::Enqueue;
 use crate::outcome::Outcome;
 use crate::source::Source;
 use crate::target::Target;
@@ -33,6 +34,8 @@ use crate::units::Units;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Resize {
+    #[command(flatten)]
+    enqueue: Enqueue,
     #[command(flatten)]
     source: Source,
     /// Bytes, or with k, m, g, ... after it of their powers of 1024; with + or - before it to add
@@ -68,10 +71,16 @@ impl Resize {
 
     fn resize(&self) -> anyhow::Result<()> {
         let (devid, wanted) = parse(&self.size)?;
+        let image = Target::parse(&self.image).image;
         if let Some(path) = self.source.mounted_directory(&self.image)? {
             let directory = File::open(path)?;
+            let resize = |text: &str| {
+                self.enqueue.wait(|| {
+                    larder_ioctl::resize_device(&directory, devid, text).map_err(of_word(text))
+                })
+            };
             if let Some(text) = wanted.word().filter(|_| wanted != Wanted::Max) {
-                return larder_ioctl::resize_device(directory, devid, text).map_err(of_word(text));
+                return resize(text);
             }
             let device =
                 device_in(larder_ioctl::devices(&directory)?.into_iter().map(Into::into), devid)?;
@@ -80,10 +89,10 @@ impl Resize {
                 Wanted::Max => "max".to_owned(),
                 _ => wanted.apply(device.total_bytes, u64::MAX)?.to_string(),
             };
-            return larder_ioctl::resize_device(directory, devid, &text).map_err(of_mount);
+            return resize(&text);
         }
-        let image = Target::parse(&self.image).image;
-        let before = self.source.open(&image)?;
+        // No file changes while another program has it open.
+        let before = self.enqueue.wait(|| self.source.open_for_writing(&image))?;
         let device = device_in(before.devices().into_iter().map(Into::into), devid)?;
         drop(before);
         ensure!(wanted != Wanted::Cancel, "an image that is not mounted has no resize to cancel");

@@ -2,11 +2,8 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
@@ -15,12 +12,10 @@ use larder::{ReplaceState, Replacement};
 use larder_objects::parse_size;
 
 use crate::command::device::on::{Changing, Device, judge, of_mount, shown, with_progress};
+use crate::command::enqueue::Enqueue;
 use crate::command::scrub::background;
 use crate::outcome::Outcome;
 use crate::source::Source;
-
-/// How often --enqueue looks whether the other work has ended.
-const LOOKS: Duration = Duration::from_millis(500);
 
 /// Copy everything on a device to another, which takes its place
 ///
@@ -48,9 +43,8 @@ pub struct Start {
     /// Stay in the foreground until it has ended; of an image it always does
     #[arg(short = 'B')]
     foreground: bool,
-    /// Wait while other work on the devices goes on
-    #[arg(long)]
-    enqueue: bool,
+    #[command(flatten)]
+    enqueue: Enqueue,
     /// Do not discard what the target has
     #[arg(short = 'K', long = "nodiscard")]
     no_discard: bool,
@@ -73,7 +67,7 @@ pub struct Start {
 
 impl Start {
     pub fn run(self) -> Outcome {
-        let filesystem = Changing::open(&self.source, &self.image)?;
+        let filesystem = self.enqueue.wait(|| Changing::open(&self.source, &self.image))?;
         let device = filesystem.device(&self.replaced)?;
         ensure!(
             !is_member(&filesystem, &self.target)?,
@@ -95,9 +89,12 @@ impl Start {
                     avoid_source: self.avoid_source,
                 };
                 let moved = with_progress(|tell| filesystem.replace_device(&wanted, tell));
-                let moved = moved.with_context(|| shown(&self.replaced))?;
-                claimed.keep();
-                judge(&moved)?;
+                // One that was interrupted can go on with its target.
+                let state = filesystem.replace_status()?.state;
+                if moved.is_ok() || state == ReplaceState::Suspended {
+                    claimed.keep();
+                }
+                judge(&moved.with_context(|| shown(&self.replaced))?)?;
             }
             Changing::Mounted(directory) => self.on_mount(&directory, &device)?,
         }
@@ -129,20 +126,17 @@ impl Start {
         claimed.keep();
         if room < device.total_bytes {
             let wanted = room.to_string();
-            larder_ioctl::resize_device(directory, device.id, &wanted).map_err(of_mount)?;
+            self.enqueue.wait(|| {
+                larder_ioctl::resize_device(directory, device.id, &wanted).map_err(of_mount)
+            })?;
         }
         let target = self.target.canonicalize()?;
         if background::is_second() {
             background::say_begun()?;
         }
-        loop {
-            match larder_ioctl::start_replace(directory, device.id, self.avoid_source, &target) {
-                Err(error) if self.enqueue && error.kind() == io::ErrorKind::ResourceBusy => {
-                    thread::sleep(LOOKS);
-                }
-                ended => return Ok(ended?),
-            }
-        }
+        let start =
+            || larder_ioctl::start_replace(directory, device.id, self.avoid_source, &target);
+        self.enqueue.wait(|| Ok(start()?))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Devices that go, and that get other sizes.
+//! Devices that come and go, and that get other sizes.
 //!
 //! # Invariants
 //! - The work ends with its caller: when that gets a signal or is killed, the job is cancelled. What
@@ -11,6 +11,7 @@ use rustix::thread::CapabilitySet;
 
 use super::call::{Ioctl, text};
 use super::caller::while_caller_waits;
+use super::claim::claim;
 use crate::server::call::{Outcome, failed};
 
 /// The answer when other work on the devices is in progress
@@ -49,6 +50,22 @@ pub(super) fn resize(ioctl: &mut Ioctl<'_>) -> Outcome {
         return Err(Errno::FBIG);
     }
     work(ioctl, job, || filesystem.resize_device(devid, wanted, &|_| ()))
+}
+
+pub(super) fn add(ioctl: &mut Ioctl<'_>) -> Outcome {
+    ioctl.check_may(CapabilitySet::SYS_ADMIN)?;
+    ioctl.check_writable()?;
+    let asked: VolArgs = ioctl.input()?;
+    let claimed = claim(ioctl, text(&asked.name))?;
+    match ioctl.server.filesystem.add_device(claimed.device().clone()) {
+        Ok(_) => claimed.keep(),
+        Err(error) if error.kind() == ErrorKind::InUse => ioctl.answer = OTHER_WORK,
+        Err(error) => {
+            tracing::error!("addition of a device: {error}");
+            return Err(failed(error));
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn remove(ioctl: &mut Ioctl<'_>) -> Outcome {

@@ -11,6 +11,7 @@
 mod balance;
 mod call;
 mod caller;
+mod claim;
 mod devices;
 mod envelope;
 mod files;
@@ -69,6 +70,7 @@ fn dispatch(request: Opcode, ioctl: &mut Ioctl<'_>) -> Outcome {
         abi::WAIT_SYNC => Ok(()),
         abi::GET_DEV_STATS => health::device_errors(ioctl),
         abi::RESIZE => devices::resize(ioctl),
+        abi::ADD_DEV => devices::add(ioctl),
         abi::RM_DEV_V2 => devices::remove(ioctl),
         abi::BALANCE_V2 => balance::balance(ioctl),
         abi::BALANCE_PROGRESS => balance::progress(ioctl),

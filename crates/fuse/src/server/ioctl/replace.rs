@@ -3,14 +3,7 @@
 //! # Invariants
 //! - The work ends with its caller: when that gets a signal or is killed, the replace is
 //!   interrupted, and can be resumed.
-//! - The target is opened as the caller sees its path.
 
-use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-
-use larder::mkfs::Claimed;
 use larder::{JobKind, ReplaceState, Replacement};
 use larder_ioctl::abi::{
     REPLACE_ALREADY_STARTED, REPLACE_CANCEL, REPLACE_NOT_STARTED, REPLACE_START, REPLACE_STATUS,
@@ -21,6 +14,7 @@ use rustix::thread::CapabilitySet;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::call::{Ioctl, text};
+use super::claim::claim;
 use super::devices::work;
 use crate::server::call::{Outcome, failed};
 
@@ -66,11 +60,7 @@ fn start(ioctl: &mut Ioctl<'_>, args: &mut ReplaceArgs) -> Outcome {
     };
     let devices = filesystem.devices();
     let devid = devices.iter().find(is_it).ok_or(Errno::NOENT)?.id;
-    let target = as_caller_sees(ioctl, target)?;
-    let claimed = Claimed::open(&target, None, true, false).map_err(|error| {
-        tracing::error!("{}: {error}", target.display());
-        Errno::from_raw_os_error(error.errno())
-    })?;
+    let claimed = claim(ioctl, target)?;
     let wanted = Replacement {
         devid,
         target: claimed.device().clone(),
@@ -102,16 +92,4 @@ fn status(ioctl: &Ioctl<'_>) -> Result<ReplaceStart, Errno> {
     let bytes = shown.as_bytes();
     union.as_mut_bytes()[..bytes.len()].copy_from_slice(bytes);
     Ok(union)
-}
-
-/// An absolute path that the caller gave. The caller may have another file there than this process.
-fn as_caller_sees(ioctl: &Ioctl<'_>, path: &[u8]) -> Result<PathBuf, Errno> {
-    let path = Path::new(OsStr::from_bytes(path));
-    let below = path.strip_prefix("/").map_err(|_| Errno::INVAL)?;
-    let pid = ioctl.call.caller.thread.pid();
-    let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
-    if namespace(&pid.to_string()) == namespace("self") {
-        return Ok(path.to_owned());
-    }
-    Ok(Path::new(&format!("/proc/{pid}/root")).join(below))
 }

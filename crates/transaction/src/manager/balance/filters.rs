@@ -4,8 +4,6 @@ use larder_format::item::{BALANCE_SINGLE, BalanceItem, DiskBalanceArgs, balance_
 use larder_format::{BlockGroupFlags, Profile, SpaceKind};
 use larder_volume::Chunk;
 
-use crate::space::Group;
-
 /// The filters, and how many block groups each kind may have yet.
 pub(super) struct Filters {
     item: BalanceItem,
@@ -17,10 +15,10 @@ impl Filters {
     }
 
     /// Whether a group is one to move. Each that is counts for the limits.
-    pub(super) fn accept(&mut self, group: &Group) -> bool {
-        let chunk = group.chunk();
+    pub(super) fn accept(&mut self, chunk: &Chunk, used_bytes: u64) -> bool {
         let Some(kind) = SpaceKind::of_types(chunk.flags()) else { return false };
-        let Some(args) = self.item.filters(kind).filter(|args| fits(args, group, &chunk)) else {
+        let Some(args) = self.item.filters(kind).filter(|args| fits(args, chunk, used_bytes))
+        else {
             return false;
         };
         let (least, most) = DiskBalanceArgs::bounds(args.limit);
@@ -66,7 +64,7 @@ fn bits_of(profile: Profile) -> u64 {
     }
 }
 
-fn fits(args: &DiskBalanceArgs, group: &Group, chunk: &Chunk) -> bool {
+fn fits(args: &DiskBalanceArgs, chunk: &Chunk, used_bytes: u64) -> bool {
     let profile = bits_of(chunk.profile());
     let (start, end) = (chunk.logical().0, chunk.end().0);
     let (pstart, pend) = (args.pstart.get(), args.pend.get());
@@ -82,7 +80,7 @@ fn fits(args: &DiskBalanceArgs, group: &Group, chunk: &Chunk) -> bool {
     let is_in_range = args.has(filter::DRANGE | filter::DEVID);
     [
         !args.has(filter::PROFILES) || args.profiles.get() & profile != 0,
-        is_used_so_much(args, group),
+        is_used_so_much(args, chunk.len_bytes(), used_bytes),
         !args.has(filter::DEVID) || of_device().next().is_some(),
         !is_in_range || of_device().any(|stripe| in_range(stripe.physical.0)),
         !args.has(filter::VRANGE) || (start < args.vend.get() && end > args.vstart.get()),
@@ -93,13 +91,12 @@ fn fits(args: &DiskBalanceArgs, group: &Group, chunk: &Chunk) -> bool {
     .all(|passes| passes)
 }
 
-fn is_used_so_much(args: &DiskBalanceArgs, group: &Group) -> bool {
-    let used = group.used();
+fn is_used_so_much(args: &DiskBalanceArgs, len_bytes: u64, used: u64) -> bool {
     // An empty group counts as below any bound.
     let bound = |percent: u64| match percent {
         0 => 1,
-        1..=100 => (u128::from(group.len_bytes()) * u128::from(percent) / 100) as u64,
-        _ => group.len_bytes(),
+        1..=100 => (u128::from(len_bytes) * u128::from(percent) / 100) as u64,
+        _ => len_bytes,
     };
     if args.has(filter::USAGE) {
         return used < bound(args.usage.get());

@@ -7,22 +7,24 @@
 //!   room stays, and the next one has its turn.
 //! - No other work on devices goes on meanwhile.
 
+mod choice;
 mod filters;
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
-use larder_format::item::{BalanceItem, balance_flags};
-use larder_format::{Profile, SpaceKind, read_exact_item};
+use larder_format::item::BalanceItem;
+use larder_format::{SpaceKind, read_exact_item};
 use zerocopy::IntoBytes;
 
-use self::filters::{Filters, least, target};
+use self::filters::target;
 use super::TransactionManager;
 use super::devices::Conversion;
 use super::devices::Targets;
 use crate::copy::Moved;
 use crate::error::{Error, Result};
-use crate::space::{Group, Priority};
+use crate::space::Priority;
+
+pub use choice::{Chosen, choose};
 
 /// How far a balance is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,23 +50,6 @@ pub struct Balanced {
     pub moved: Moved,
     /// Block groups that found no room, and stayed.
     pub without_room: u64,
-}
-
-/// A block group that a balance would move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chosen {
-    /// Its address.
-    pub start: u64,
-    /// What it is for.
-    pub kind: SpaceKind,
-    /// Its profile.
-    pub profile: Profile,
-    /// The profile that it gets.
-    pub target: Option<Profile>,
-    /// Its length in bytes.
-    pub len_bytes: u64,
-    /// Bytes that extents use.
-    pub used_bytes: u64,
 }
 
 /// Is called in the thread that works with how far it has come. Says whether it goes on.
@@ -95,70 +80,13 @@ impl TransactionManager {
     /// The block groups that a balance would move now, in their order.
     ///
     /// # Errors
-    /// [`Error::Devices`] if there are too few devices for a profile.
+    /// Those of [`choose`].
     pub fn chosen_for_balance(&self, item: &BalanceItem) -> Result<Vec<Chosen>> {
-        for kind in SpaceKind::ALL {
-            self.check_target(item, kind)?;
-        }
-        let mut filters = Filters::new(item);
-        let groups = self.space().groups().into_iter().rev();
-        let mut chosen: Vec<_> = groups.filter(|group| filters.accept(group)).collect();
-        for kind in SpaceKind::ALL {
-            let is_it = |group: &Group| SpaceKind::of_types(group.flags()) == Some(kind);
-            if chosen.iter().filter(|group| is_it(group)).count() < least(item, kind) {
-                chosen.retain(|group| !is_it(group));
-            }
-        }
-        let describe = |group: &Group| {
-            let kind = SpaceKind::of_types(group.flags()).expect("it was accepted");
-            Chosen {
-                start: group.start().0,
-                kind,
-                profile: group.chunk().profile(),
-                target: target(item, kind),
-                len_bytes: group.len_bytes(),
-                used_bytes: group.used(),
-            }
-        };
-        Ok(chosen.iter().map(|group| describe(group)).collect())
-    }
-
-    fn check_target(&self, item: &BalanceItem, kind: SpaceKind) -> Result<()> {
-        let is_wanted = item
-            .filters(kind)
-            .is_some_and(|args| args.has(larder_format::item::balance_filter::CONVERT));
-        if !is_wanted {
-            return Ok(());
-        }
+        let groups = self.space().groups();
+        let groups: Vec<_> = groups.iter().map(|group| (group.chunk(), group.used())).collect();
         let devices = self.volume().devices();
         let usable = devices.iter().filter(|device| device.takes_chunks());
-        let usable = usable.count();
-        let target = target(item, kind);
-        if let Some(profile) =
-            target.filter(|profile| filters::is_possible(*profile, kind.flag(), usable))
-        {
-            return self.check_redundancy(item, kind, profile);
-        }
-        let name = target.map_or("that is unknown", Profile::name);
-        Err(Error::Devices(format!(
-            "unable to start balance with target {kind} profile {name}: there are {usable} devices"
-        )))
-    }
-
-    /// Trees are made less safe only on demand.
-    fn check_redundancy(&self, item: &BalanceItem, kind: SpaceKind, target: Profile) -> Result<()> {
-        let is_forced = item.flags.get() & balance_flags::FORCE != 0;
-        let is_safer =
-            |group: &Arc<Group>| group.holds(kind) && group.chunk().profile().copies() > 1;
-        if kind == SpaceKind::Data || is_forced || target.copies() > 1 {
-            return Ok(());
-        }
-        if !self.space().groups().iter().any(is_safer) {
-            return Ok(());
-        }
-        Err(Error::Devices(format!(
-            "the conversion to {target} makes {kind} less safe: --force does it nevertheless"
-        )))
+        choose(item, &groups, usable.count())
     }
 
     /// Moves the block groups that the filters of `item` let pass. Others may use the file system

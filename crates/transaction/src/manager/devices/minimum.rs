@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use larder_format::Logical;
-use larder_volume::layout::DeviceSpace;
+use larder_volume::layout::{DeviceSpace, spare_system_blocks};
 use larder_volume::{Chunk, ChunkStripe};
 
 use super::resize::Limited;
@@ -21,11 +21,6 @@ use crate::space::{Group, Priority, SpaceKind};
 /// much as inserting so many items takes at worst, and a share of what the trees have.
 const SPARE_METADATA_ITEMS: u64 = 2 * ITEMS_PER_DEVICE;
 const SPARE_METADATA_SHARE: u64 = 32;
-/// Tree blocks that stay free for the chunk tree, and as many for each device. With fewer than 16,
-/// and 8 for each device, Linux 6.18 makes a block group for the chunk tree whenever it removes an
-/// empty one, and goes on with that for ever.
-const SPARE_SYSTEM_BLOCKS: u64 = 16;
-const SPARE_SYSTEM_BLOCKS_PER_DEVICE: u64 = 12;
 /// Items that a cut changes, besides those of its stripes and of what is free.
 const ITEMS: u64 = 8;
 
@@ -107,8 +102,7 @@ impl DeviceWork<'_> {
                 least + group.used() / SPARE_METADATA_SHARE
             }
             Some(SpaceKind::System) | None => {
-                let devices = volume.devices().len() as u64;
-                (SPARE_SYSTEM_BLOCKS + SPARE_SYSTEM_BLOCKS_PER_DEVICE * devices) * nodesize
+                spare_system_blocks(volume.devices().len()) * nodesize
             }
         }
     }
