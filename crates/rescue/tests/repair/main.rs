@@ -10,7 +10,9 @@ mod patient;
 #[path = "../../../check/tests/images/random.rs"]
 mod random;
 
+mod lost;
 mod mutants;
 mod power_cuts;
 mod support;
+mod unfinished;
 mod wounds;

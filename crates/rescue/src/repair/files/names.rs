@@ -30,7 +30,8 @@ struct Link {
     entry: Entry,
 }
 
-pub(super) fn mend(tree: &mut Tree, known: Known, notes: &mut Vec<String>) {
+/// Mends the names; subvolumes that are `homeless` get one.
+pub(super) fn mend(tree: &mut Tree, homeless: &[u64], known: Known, notes: &mut Vec<String>) {
     drop_distorted(tree);
     restore_inodes(tree, known, notes);
     name_top(tree);
@@ -76,7 +77,7 @@ pub(super) fn mend(tree: &mut Tree, known: Known, notes: &mut Vec<String>) {
     for link in links {
         put(tree, link);
     }
-    adopt(tree, known, notes);
+    adopt(tree, homeless, known, notes);
 }
 
 /// Makes inode items for inodes that have items or entries, and none of their own.
@@ -346,8 +347,9 @@ fn write_references(tree: &mut Tree, ino: u64, directory: u64, name: &[u8]) {
     }
 }
 
-/// Gives inodes without names one in `lost+found`, unless they are being deleted.
-fn adopt(tree: &mut Tree, known: Known, notes: &mut Vec<String>) {
+/// Gives subvolumes and inodes without names one in `lost+found`, except inodes that are being
+/// deleted.
+fn adopt(tree: &mut Tree, subvolumes: &[u64], known: Known, notes: &mut Vec<String>) {
     let is_homeless = |ino: u64| {
         let inode = &tree.inodes[&ino];
         ino != FIRST_FREE
@@ -368,7 +370,7 @@ fn adopt(tree: &mut Tree, known: Known, notes: &mut Vec<String>) {
             adopted.push(ino);
         }
     }
-    if adopted.is_empty() || !tree.inodes.contains_key(&FIRST_FREE) {
+    if (adopted.is_empty() && subvolumes.is_empty()) || !tree.inodes.contains_key(&FIRST_FREE) {
         return;
     }
     let home = lost_found(tree, known);
@@ -380,6 +382,15 @@ fn adopt(tree: &mut Tree, known: Known, notes: &mut Vec<String>) {
         let entry = Entry { target, transid, file_type, name };
         put(tree, Link { directory: home, index: None, entry });
         notes.push(format!("inode {ino} has no name: it is in lost+found as ino-{ino}"));
+    }
+    for subvolume in subvolumes {
+        let name = format!("subvolume-{subvolume}").into_bytes();
+        let target = Key::new(*subvolume, ItemType::ROOT_ITEM, u64::MAX);
+        let (transid, file_type) = (known.generation, FileType::Directory as u8);
+        let entry = Entry { target, transid, file_type, name };
+        put(tree, Link { directory: home, index: None, entry });
+        let place = format!("it is in lost+found as subvolume-{subvolume}");
+        notes.push(format!("subvolume {subvolume} has no name: {place}"));
     }
 }
 
