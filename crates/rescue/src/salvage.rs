@@ -92,7 +92,7 @@ pub(crate) fn salvage_for_writing(
     devices: &[Arc<dyn Device>],
     tell: &(dyn Fn(Progress) -> ControlFlow<()> + Sync),
 ) -> Result<Option<Salvaged>, RescueError> {
-    let options = OpenOptions { write: true, ..OpenOptions::default() };
+    let options = OpenOptions { write: true, short_devices: true, ..OpenOptions::default() };
     let (state, stock, blocks) = match search(devices, tell)? {
         Best::Sound | Best::Nothing => return Ok(None),
         Best::Earlier(state, blocks) => (state, Stock::new(blocks.clone()), blocks),

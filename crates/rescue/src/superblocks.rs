@@ -149,10 +149,18 @@ fn assigned(votes: Votes, taken: &BTreeSet<u64>) -> BTreeMap<usize, u64> {
     devids
 }
 
+/// What may be tree blocks of one file system.
+#[derive(Default)]
+struct Candidate {
+    count: u64,
+    /// Some of them: index of the device, and address.
+    samples: Vec<(usize, u64)>,
+}
+
 /// What the superblock of the file system with the most tree blocks says of these: its uuid, and
 /// their length and checksum.
 fn guess(devices: &[Arc<dyn Device>]) -> Option<Box<Superblock>> {
-    let mut candidates: HashMap<[u8; 16], (u64, Vec<(usize, u64)>)> = HashMap::new();
+    let mut candidates: HashMap<[u8; 16], Candidate> = HashMap::new();
     let mut window = vec![0; WINDOW_BYTES];
     for (index, device) in devices.iter().enumerate() {
         for start in (DEVICE_RESERVED_BYTES..device.len_bytes()).step_by(WINDOW_BYTES) {
@@ -165,19 +173,19 @@ fn guess(devices: &[Arc<dyn Device>]) -> Option<Box<Superblock>> {
             {
                 let header = Header::ref_from_bytes(&sector[..HEADER_SIZE]).expect("has its size");
                 if may_be_header(header) {
-                    let (count, samples) = candidates.entry(header.fsid).or_default();
-                    *count += 1;
-                    if samples.len() < MOST_SAMPLES {
-                        samples.push((index, at));
+                    let candidate = candidates.entry(header.fsid).or_default();
+                    candidate.count += 1;
+                    if candidate.samples.len() < MOST_SAMPLES {
+                        candidate.samples.push((index, at));
                     }
                 }
             }
         }
     }
-    let (fsid, (_, samples)) = candidates.into_iter().max_by_key(|(_, (count, _))| *count)?;
+    let (fsid, found) = candidates.into_iter().max_by_key(|(_, it)| it.count)?;
     let shape = |(index, at): &(usize, u64)| shape_at(devices[*index].as_ref(), *at);
     let mut shapes: BTreeMap<(usize, u16), usize> = BTreeMap::new();
-    for (node_bytes, kind) in samples.iter().filter_map(shape) {
+    for (node_bytes, kind) in found.samples.iter().filter_map(shape) {
         *shapes.entry((node_bytes, kind.to_disk())).or_default() += 1;
     }
     let ((node_bytes, csum_type), _) = shapes.into_iter().max_by_key(|(_, count)| *count)?;

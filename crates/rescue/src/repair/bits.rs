@@ -1,4 +1,5 @@
-//! One flipped bit of data, or of its checksum.
+//! One flipped bit of data, of its checksum, or of the name of an extended attribute, whose hash is
+//! in its key.
 //!
 //! # Invariants
 //! - Data changes only by the one bit that makes it match its checksum. CRC-32C, the weakest of the
@@ -7,7 +8,8 @@
 
 use std::collections::BTreeSet;
 
-use larder_format::Logical;
+use larder_format::item::{DirEntries, DirItemHeader};
+use larder_format::{Key, Logical, name_hash};
 use larder_volume::Volume;
 
 use super::block::{Blocks, flipped_bit};
@@ -59,6 +61,25 @@ pub(super) fn turn_back(
         }
     });
     outcome.map(|()| turned)
+}
+
+/// The key and the item of an extended attribute, with the one bit of either turned back that makes
+/// the name have the hash in the key.
+pub(super) fn attribute(key: Key, data: &[u8]) -> Option<(Key, Vec<u8>)> {
+    let mut entries = DirEntries::new(data);
+    let (Some(Ok(entry)), None) = (entries.next(), entries.next()) else { return None };
+    let hash = name_hash::dir_name(entry.name);
+    match (hash ^ key.offset).count_ones() {
+        0 => return None,
+        1 => return Some((Key { offset: hash, ..key }, data.to_vec())),
+        _ => {}
+    }
+    let start = size_of::<DirItemHeader>();
+    let mut name = entry.name.to_vec();
+    flipped_bit(&mut name, |name| name_hash::dir_name(name) == key.offset)?;
+    let mut turned = data.to_vec();
+    turned[start..start + name.len()].copy_from_slice(&name);
+    Some((key, turned))
 }
 
 fn differing_bits(one: &[u8], other: &[u8]) -> u32 {

@@ -47,6 +47,8 @@ pub(super) struct Draft {
     pub(super) newest_generation: u64,
     /// Sectors whose checksums were computed.
     pub(super) fresh_checksums: BTreeSet<u64>,
+    /// Items that said something impossible: subvolume and key.
+    pub(super) set_right: BTreeSet<(u64, Key)>,
     /// What was changed that no finding says, and what was lost.
     pub(super) notes: Vec<String>,
 }

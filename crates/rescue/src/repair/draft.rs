@@ -9,6 +9,7 @@ use larder_format::item::{
     ChunkHeader, DevItem, DirItemHeader, InodeFlags, InodeItem, QgroupInfoItem, QgroupLimitItem,
     ROOT_SUBVOL_DEAD, ROOT_SUBVOL_RDONLY, RootItem, RootRef, uuid_key,
 };
+use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::objectid::{
     CHUNK_TREE, CSUM_TREE, DATA_RELOC_TREE, DEV_ITEMS, DEV_TREE, EXTENT_TREE, FIRST_FREE,
     FREE_SPACE_TREE, FS_TREE, ORPHAN, QUOTA_TREE, ROOT_TREE, ROOT_TREE_DIR, UUID_TREE,
@@ -22,6 +23,7 @@ use super::bits::{self, Turned};
 use super::block::Blocks;
 use super::commit::{Draft, State, chunk_tree_uuid, each_item};
 use super::error::RepairError;
+use super::extents::Doubts;
 use super::plan::Action;
 use super::wishes::Wishes;
 use super::{checksums, copies, files};
@@ -73,6 +75,10 @@ pub(super) fn draft(volume: &Volume, report: &Report, wishes: &Wishes, is_first:
         drafting.draft.drops_log = true;
     }
     drafting.copies(report);
+    if is_first {
+        drafting.attributes(report);
+        drafting.extents(report);
+    }
     if actions.contains(&Action::Blocks) {
         // A lost leaf leaves names and inodes that do not relate.
         let walked = drafting.draft.walked.clone();
@@ -494,6 +500,7 @@ impl Drafting<'_> {
             generation: superblock.generation.get(),
             sectorsize: u64::from(self.volume.sectorsize()),
             has_no_holes: superblock.has_incompat(IncompatFlags::NO_HOLES),
+            item_bytes: leaf_data_size(self.blocks.nodesize()) - ITEM_HEADER_SIZE,
         };
         let refs = self.told_references();
         let named: BTreeSet<u64> = refs.keys().map(|(_, child)| *child).collect();
@@ -550,6 +557,43 @@ impl Drafting<'_> {
         self.bits(&unmatched);
     }
 
+    /// Turns back single bits of the names of extended attributes.
+    fn attributes(&mut self, report: &Report) {
+        let groups = report.kinds.iter().filter(|group| group.kind == Kind::NameHash);
+        let keys = groups.flat_map(|it| &it.findings).filter_map(|it| it.location.key);
+        let keys: BTreeSet<Key> =
+            keys.filter(|key| key.item_type == ItemType::XATTR_ITEM).collect();
+        for tree in if keys.is_empty() { Vec::new() } else { self.subvolumes() } {
+            let Some(root) = self.state.root(tree) else { continue };
+            let mut turned = Vec::new();
+            each_item(&self.blocks, tree, root, &mut |key, data| {
+                if keys.contains(&key) {
+                    turned.extend(bits::attribute(key, data).map(|right| (key, right)));
+                }
+            });
+            for (wrong, (key, data)) in turned {
+                let note = format!("subvolume {tree}: one bit of {wrong} is turned back");
+                self.draft.notes.push(note);
+                self.draft.set_right.insert((tree, wrong));
+                self.edit(tree, wrong, None);
+                self.edit(tree, key, Some(data));
+            }
+        }
+    }
+
+    /// Sets fields of file extents right that say something impossible.
+    fn extents(&mut self, report: &Report) {
+        let Some(doubts) = Doubts::of(report, &self.blocks, &self.state) else { return };
+        for tree in self.subvolumes() {
+            for (key, data) in doubts.mend(&self.blocks, tree, &self.state) {
+                let note = format!("subvolume {tree}: the file extent {key} is set right");
+                self.draft.notes.push(note);
+                self.draft.set_right.insert((tree, key));
+                self.edit(tree, key, data);
+            }
+        }
+    }
+
     /// Turns back single bits of sectors that match no checksum.
     fn bits(&mut self, sectors: &BTreeSet<u64>) {
         match bits::turn_back(self.volume, &self.blocks, &self.state, sectors) {
@@ -604,11 +648,9 @@ impl Drafting<'_> {
         if is_subvolume(key.objectid) || key.objectid == DATA_RELOC_TREE {
             item.root_dirid = FIRST_FREE.into();
         }
-        if is_subvolume(key.objectid) {
-            if item.refs.get() > 0 {
-                item.drop_progress = Key::MIN.into();
-                item.drop_level = 0;
-            }
+        if is_subvolume(key.objectid) && item.refs.get() > 0 {
+            item.drop_progress = Key::MIN.into();
+            item.drop_level = 0;
         }
         (item != old).then(|| item.as_bytes()[..data.len().min(size_of::<RootItem>())].to_vec())
     }

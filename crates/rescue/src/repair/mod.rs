@@ -24,6 +24,7 @@ mod commit;
 mod copies;
 mod draft;
 mod error;
+mod extents;
 mod files;
 mod ground;
 mod plan;
@@ -40,8 +41,8 @@ use std::sync::Arc;
 
 use larder_check::{KindFindings, Options, Phase, Progress, Report, Stopped, check};
 use larder_device::{Device, Overlay};
-use larder_format::Superblock;
 use larder_format::superblock::{OFFSETS, SUPER_FLAG_ERROR};
+use larder_format::{Key, Superblock};
 use larder_volume::{OpenError, OpenOptions, Volume, WriteError, scan};
 use zerocopy::IntoBytes;
 
@@ -185,6 +186,7 @@ impl Subject<'_> {
             tell: self.tell,
             notes: Vec::new(),
             fresh_checksums: BTreeSet::new(),
+            set_right: BTreeSet::new(),
             after: self.before.clone(),
             ground: None,
         };
@@ -216,13 +218,13 @@ impl Subject<'_> {
         }
         let repaired = open(repair.overlays, false)?;
         let now = Readable::of(&repaired);
-        reasons.extend(self.readable.missing_in(&now));
+        reasons.extend(self.readable.missing_in(&now, &repair.set_right));
         let fresh = &repair.fresh_checksums;
         let is_fresh = |sector: u64| fresh.contains(&sector);
         let say = |sector| format!("the checksum of the data at {sector} is another");
         match repair.ground.take() {
             Some(Ground { readable, salvaged }) => {
-                reasons.extend(readable.missing_in(&now));
+                reasons.extend(readable.missing_in(&now, &repair.set_right));
                 let before = salvaged.map(Salvaged::rewound);
                 let changed = before.and_then(|it| changed_checksum(&it, &repaired, is_fresh));
                 reasons.extend(changed.map(say));
@@ -240,7 +242,8 @@ impl Subject<'_> {
 
 fn open(overlays: &[Arc<Overlay>], write: bool) -> Result<Volume, OpenError> {
     let devices = overlays.iter().map(|it| Arc::clone(it) as Arc<dyn Device>).collect();
-    let options = OpenOptions { write, any_state: !write, ..OpenOptions::default() };
+    let options =
+        OpenOptions { write, any_state: !write, short_devices: write, ..OpenOptions::default() };
     Volume::open(devices, &options)
 }
 
@@ -274,6 +277,7 @@ struct Repair<'a> {
     tell: Tell<'a>,
     notes: Vec<String>,
     fresh_checksums: BTreeSet<u64>,
+    set_right: BTreeSet<(u64, Key)>,
     after: Report,
     ground: Option<Ground>,
 }
@@ -296,6 +300,7 @@ impl Repair<'_> {
             let mut draft = draft::draft(&volume, &self.after, &wishes, round == 0);
             commit::commit(&volume, &mut draft)?;
             self.fresh_checksums.append(&mut draft.fresh_checksums);
+            self.set_right.append(&mut draft.set_right);
             self.note(draft.notes);
             drop(volume);
             let Wishes { only, fix_data_checksum, .. } = wishes;

@@ -27,7 +27,7 @@ const MIB: u64 = 1 << 20;
 const NODE_BYTES: u32 = 4096;
 
 /// Overwrites every tree block, of any age, that `is_lost`. Returns how many.
-fn lose(patient: &Patient, is_lost: impl Fn(&Header) -> bool) -> usize {
+pub(crate) fn lose(patient: &Patient, is_lost: impl Fn(&Header) -> bool) -> usize {
     let fsid = superblock(patient).metadata_uuid().into_bytes();
     let mut lost = 0;
     for device in patient.devices() {

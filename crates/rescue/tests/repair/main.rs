@@ -10,6 +10,7 @@ mod patient;
 #[path = "../../../check/tests/images/random.rs"]
 mod random;
 
+mod accidents;
 mod lost;
 mod mutants;
 mod power_cuts;

@@ -63,7 +63,7 @@ fn mutate(
 type Items = (u64, Vec<crate::patient::Found>);
 
 #[derive(Debug, Default)]
-struct Outcomes {
+pub(crate) struct Outcomes {
     healed: u64,
     refused: u64,
     sound: u64,
@@ -89,7 +89,7 @@ impl Theirs {
 }
 
 /// Treats one mutant; panics where a promise is broken.
-fn treat(patient: &Patient, round: u64, what: &str, outcomes: &mut Outcomes) {
+pub(crate) fn treat(patient: &Patient, round: u64, what: &str, outcomes: &mut Outcomes) {
     let before: Vec<MemoryDevice> = patient.devices().map(|it| it.snapshot()).collect();
     let wishes = Wishes { check_data_csum: true, ..Wishes::default() };
     let prepared = prepare(patient, &wishes);

@@ -22,15 +22,8 @@ const REFUSED: &[&str] = &[
     // Data that is not what it was.
     "a byte of data",
     "a checksum in a log",
-    "an inline extent of no stream",
     // Nothing tells which data a file had.
-    "a file extent between sectors",
-    "a file extent beyond its extent",
-    "a file extent of an unknown compression",
-    "an inline extent that is too short",
-    "the length of a file extent's extent",
     "two file extents overlap",
-    "a name in an extended attribute",
     // Dropping the log would lose what was synced.
     "logged data without checksums",
     // A scrub does that.

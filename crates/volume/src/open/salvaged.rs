@@ -34,11 +34,9 @@ impl Volume {
         let mut volume =
             Self::assemble(superblock, members, chunks, options.write, options.read_policy);
         volume.rescue = options.rescue;
-        if options.write {
-            volume.check_devices(options)?
-        } else {
-            volume.check_stripes()?
-        }
+        let checked =
+            if options.write { volume.check_devices(options) } else { volume.check_stripes() };
+        checked?;
         Ok(volume)
     }
 

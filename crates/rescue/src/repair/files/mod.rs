@@ -43,7 +43,8 @@ pub(super) fn mend(
     known: Known,
 ) -> (Edits, Vec<String>) {
     let Subvolumes { listed, homeless, is_snapshot } = subvolumes;
-    let mut found = Tree { subvolumes: listed, is_snapshot, ..Tree::default() };
+    let item_bytes = known.item_bytes;
+    let mut found = Tree { subvolumes: listed, is_snapshot, item_bytes, ..Tree::default() };
     each_item(blocks, tree, root, &mut |key, data| found.add(key, data));
     let mut notes = Vec::new();
     names::mend(&mut found, &homeless, known, &mut notes);

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use larder_format::item::{FileType, InodeExtref, InodeItem, InodeRef, NAME_MAX};
+use larder_format::item::{FileType, InodeExtref, InodeItem, InodeRef, InodeRefHeader, NAME_MAX};
 use larder_format::objectid::FIRST_FREE;
 use larder_format::{ItemType, Key, name_hash};
 use zerocopy::FromZeros;
 
-use super::tree::{Entry, Known, Reference, Tree};
+use super::tree::{Entry, Inode, Known, Reference, Tree};
 
 /// Where inodes without names go.
 const LOST_FOUND: &[u8] = b"lost+found";
@@ -76,6 +76,9 @@ pub(super) fn mend(tree: &mut Tree, homeless: &[u64], known: Known, notes: &mut 
     }
     for link in links {
         put(tree, link);
+    }
+    for (ino, directory, name) in std::mem::take(&mut tree.misplaced) {
+        write_references(tree, ino, directory, &name);
     }
     adopt(tree, homeless, known, notes);
 }
@@ -308,10 +311,22 @@ fn put(tree: &mut Tree, link: Link) {
     write_hash(tree, key);
     if entry.target.item_type == ItemType::INODE_ITEM {
         let ino = entry.target.objectid;
+        let room = tree.item_bytes;
         let inode = tree.inodes.get_mut(&ino).expect("it exists");
         inode.references.push(Reference { directory, index, name: entry.name.clone() });
+        if plain_bytes(inode, directory) > room {
+            inode.extended.insert(entry.name.clone());
+        }
         write_references(tree, ino, directory, &entry.name);
     }
+}
+
+/// Bytes of the references of an inode in a directory that are in the plain form.
+fn plain_bytes(inode: &Inode, directory: u64) -> usize {
+    let is_plain =
+        |it: &&Reference| it.directory == directory && !inode.extended.contains(&it.name);
+    let plain = inode.references.iter().filter(is_plain);
+    plain.map(|it| size_of::<InodeRefHeader>() + it.name.len()).sum()
 }
 
 fn write_hash(tree: &mut Tree, key: Key) {
