@@ -281,7 +281,8 @@ fn root_item(context: &Context<'_>, item: &Item<'_>) -> Option<RootEntry> {
         let progress = root.drop_progress.get();
         problem(TreeEvidence::InUseAndDeleted { progress });
     }
-    if objectid::is_subvolume(id) && root.root_dirid.get() != objectid::FIRST_FREE {
+    let has_files = objectid::is_subvolume(id) || id == objectid::DATA_RELOC_TREE;
+    if has_files && root.root_dirid.get() != objectid::FIRST_FREE {
         problem(TreeEvidence::RootDirectory { found: root.root_dirid.get() });
     }
     Some(RootEntry { id, snapshot_transid: item.key.offset, item: root })

@@ -1,18 +1,19 @@
 //! The chunks, when the chunk tree cannot be read.
 //!
-//! Only chunks with data are needed: tree blocks are read where they were found. What says where
-//! they lie, from the best to the least:
+//! A reader needs only those with data: tree blocks are read where they were found. A repair needs
+//! all. What says where they lie, from the best to the least:
 //!
 //! 1. Leaves of the chunk tree that are left, as far as the device tree agrees.
 //! 2. Block groups, and the extents that the device tree has for them. Which stripe of a chunk an
-//!    extent is, the data says: each of its sectors has a checksum.
-//! 3. For a block group without extents, and for data without a block group, the data alone
-//!    ([`sequence`](crate::sequence)).
+//!    extent is, the content says: each sector of data has a checksum, each tree block its address.
+//! 3. For a block group without extents, and for data without a block group, the content alone
+//!    ([`sequence`](crate::sequence), [`metadata_chunks`]).
 //!
 //! # Invariants
 //! - No chunk overlaps another, and each stripe lies within its device.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use larder_format::item::{self, BlockGroupItem, DevExtent, DevItem};
 use larder_format::objectid::{BLOCK_GROUP_TREE, CHUNK_TREE, CSUM_TREE, DEV_TREE, EXTENT_TREE};
@@ -23,16 +24,21 @@ use zerocopy::FromZeros;
 use crate::attach::{Attached, InUse, Source, attach};
 use crate::blocks::{Blocks, Pointer};
 use crate::checksums::Checksums;
+use crate::metadata_chunks;
 use crate::missing::Missing;
 use crate::sequence;
 use crate::trees::Roots;
 
 /// What the trees say of chunks.
 #[derive(Default)]
-struct Said {
+pub(crate) struct Said {
     /// Chunks of the chunk tree and the superblock.
-    chunks: Vec<Chunk>,
-    devices: BTreeMap<u64, DevItem>,
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) devices: BTreeMap<u64, DevItem>,
+    /// Devices that are given.
+    here: BTreeSet<u64>,
+    /// Whether the device tree is there as a whole: then there are no other extents.
+    has_all_extents: bool,
     /// Start and length in bytes of the chunk that has a device extent, by device and address.
     extents: BTreeMap<(u64, u64), (u64, u64)>,
     /// Length in bytes and flags, by start.
@@ -55,24 +61,32 @@ pub(crate) fn find(blocks: &Blocks, missing: &mut Missing<'_>, roots: &Roots) ->
         said.insert(&mut chunks, chunk);
     }
     let checksums = Checksums::of(blocks, roots.tree(blocks, missing, CSUM_TREE));
-    let data = said.groups.iter().filter(|(_, (_, flags))| flags.contains(BlockGroupFlags::DATA));
-    let mut without_extents = Vec::new();
-    for (start, (len_bytes, flags)) in data {
+    let (mut of_data, mut of_blocks) = (Vec::new(), Vec::new());
+    for (start, (len_bytes, flags)) in &said.groups {
         if chunks.get(Logical(*start)).is_some() {
             continue;
         }
-        let stripes = said.stripes(*start);
-        let chunk = Chunk::new(Logical(*start), *len_bytes, *flags, stripes);
-        match chunk {
+        let has_blocks = flags.intersects(BlockGroupFlags::METADATA | BlockGroupFlags::SYSTEM);
+        match Chunk::new(Logical(*start), *len_bytes, *flags, said.stripes(*start)) {
+            Ok(chunk) if has_blocks => {
+                said.insert(&mut chunks, metadata_chunks::in_order(blocks, chunk));
+            }
             Ok(chunk) => said.insert(&mut chunks, sequence::in_order(blocks, &checksums, chunk)),
-            Err(_) => without_extents.push((*start, *len_bytes, *flags)),
+            Err(_) if has_blocks => of_blocks.push((*start, *len_bytes, *flags)),
+            Err(_) => of_data.push((*start, *len_bytes, *flags)),
         }
     }
-    for chunk in others {
+    // Those of older leaves may be gone.
+    for chunk in others.into_iter().filter(|_| !said.has_all_extents) {
         said.insert(&mut chunks, chunk);
     }
-    without_extents.retain(|(start, ..)| chunks.get(Logical(*start)).is_none());
-    for chunk in sequence::find(blocks, &checksums, &said.devices, &without_extents) {
+    for groups in [&mut of_blocks, &mut of_data] {
+        groups.retain(|(start, ..)| chunks.get(Logical(*start)).is_none());
+    }
+    for chunk in metadata_chunks::find(blocks, &said.devices, &of_blocks) {
+        said.insert(&mut chunks, chunk);
+    }
+    for chunk in sequence::find(blocks, &checksums, &said.devices, &of_data) {
         said.insert(&mut chunks, chunk);
     }
     for chunk in sequence::find_cells(blocks, &checksums, &said.devices, &chunks) {
@@ -82,7 +96,8 @@ pub(crate) fn find(blocks: &Blocks, missing: &mut Missing<'_>, roots: &Roots) ->
 }
 
 impl Said {
-    fn of(blocks: &Blocks, missing: &mut Missing<'_>, roots: &Roots) -> Self {
+    /// What the chunk tree says, as far as it is left.
+    pub(crate) fn of_chunk_tree(blocks: &Blocks, missing: &mut Missing<'_>) -> Self {
         let superblock = &blocks.evidence.superblock;
         let sectorsize = superblock.sectorsize.get();
         let mut said = Self::default();
@@ -109,7 +124,13 @@ impl Said {
             _ => {}
         });
         said.chunks = chunks.into_values().collect();
+        said
+    }
+
+    fn of(blocks: &Blocks, missing: &mut Missing<'_>, roots: &Roots) -> Self {
+        let mut said = Self::of_chunk_tree(blocks, missing);
         let devices = roots.tree(blocks, missing, DEV_TREE);
+        said.has_all_extents = devices.lost.is_empty();
         devices.for_each_item(blocks, &mut |key, data| {
             if let (ItemType::DEV_EXTENT, Ok(item)) =
                 (key.item_type, read_exact_item::<DevExtent>(data))
@@ -135,6 +156,7 @@ impl Said {
     fn add_devices(&mut self, blocks: &Blocks) {
         for member in &blocks.evidence.members {
             self.devices.insert(member.devid, member.dev_item);
+            self.here.insert(member.devid);
         }
         let stripes = self.chunks.iter().flat_map(Chunk::stripes);
         let stripes = stripes.map(|stripe| (stripe.devid, stripe.dev_uuid));
@@ -177,7 +199,20 @@ impl Said {
                 device.uuid() == stripe.dev_uuid && end <= device.total_bytes.get()
             })
         };
-        if chunk.stripes().iter().all(is_on_device) {
+        let is_taken = |stripe: &ChunkStripe| {
+            let end = stripe.physical.0 + chunk.bytes_per_stripe();
+            let touches = |other: &Arc<Chunk>| {
+                let meets = |it: &ChunkStripe| {
+                    it.devid == stripe.devid
+                        && it.physical.0 < end
+                        && stripe.physical.0 < it.physical.0 + other.bytes_per_stripe()
+                };
+                other.stripes().iter().any(meets)
+            };
+            self.here.contains(&stripe.devid) && chunks.iter().any(touches)
+        };
+        let stripes = chunk.stripes();
+        if stripes.iter().all(is_on_device) && !stripes.iter().any(is_taken) {
             let logical = chunk.logical();
             if let Err(error) = chunks.insert(chunk) {
                 tracing::warn!("chunk at {logical}: {error}: it is left out");

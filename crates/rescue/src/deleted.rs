@@ -19,14 +19,14 @@ use std::sync::Arc;
 use larder_device::Device;
 use larder_format::item::InodeItem;
 use larder_format::{ItemType, Key, Logical, Node, read_exact_item};
-use larder_volume::{OpenError, Rescue, Volume};
+use larder_volume::{OpenError, OpenOptions, Rescue, Volume};
 
 use crate::RescueError;
 use crate::blocks::{Block, Blocks};
 use crate::evidence::Evidence;
 use crate::missing::Missing;
 use crate::progress::{Progress, Tracker};
-use crate::salvage::readable_volume;
+use crate::salvage;
 use crate::scan;
 use crate::trees::{PastRoots, Roots, past_roots, put_together_until};
 
@@ -109,7 +109,8 @@ impl Past {
         subvolumes.dedup();
         let rescue = Rescue { ignore_super_flags: true, ..Rescue::NONE };
         let mut missing = Missing::new(&self.blocks);
-        let volume = readable_volume(&self.blocks, &mut missing, &self.devices, rescue)?;
+        let options = OpenOptions { degraded: true, rescue, ..OpenOptions::default() };
+        let volume = salvage::volume(&self.blocks, &mut missing, &self.devices, &options)?;
         drop(missing);
         let (stock, root) = put_together_until(&self.blocks, &subvolumes, &self.roots, until);
         Ok(root.map(|root| volume.with_stand_ins(&root, Arc::new(stock))))

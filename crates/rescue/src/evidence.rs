@@ -6,6 +6,7 @@ use larder_device::Device;
 use larder_format::item::DevItem;
 use larder_format::{ChecksumType, Node, Superblock, Uuid};
 use larder_volume::{OpenError, OpenOptions, Rescue, Volume, scan};
+use zerocopy::FromZeros;
 
 use crate::RescueError;
 
@@ -61,6 +62,17 @@ impl Evidence {
             Err(error) => return Err(error.into()),
         };
         Ok(Self { members, superblock, volume, fsids })
+    }
+
+    /// What `superblock` says of devices, some of which have none; their ids are unknown.
+    pub(crate) fn without_chunks(devices: &[Arc<dyn Device>], superblock: Box<Superblock>) -> Self {
+        let member = |device: &Arc<dyn Device>| {
+            let dev_item = DevItem::new_zeroed();
+            Member { devid: 0, dev_item, device: device.clone() }
+        };
+        let members = devices.iter().map(member).collect();
+        let fsids = vec![superblock.metadata_uuid()];
+        Self { members, superblock, volume: Err(OpenError::NoDevices), fsids }
     }
 
     pub(crate) fn nodesize(&self) -> usize {

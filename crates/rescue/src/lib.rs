@@ -15,12 +15,12 @@
 //!
 //! 5. `attach`: a tree, put together from what its root reaches and from the newest other blocks.
 //! 6. `trees`: all trees that readers of files need.
-//! 7. `chunks`, `sequence`: where data lies if the chunk tree does not say it.
+//! 7. `chunks`, `sequence`, `metadata_chunks`: where chunks lie if the chunk tree does not say it.
 //! 8. `stand_ins`: made-up nodes above blocks that were found, and the volume's access to both.
 //!
 //! [`Past`] finds deleted files, and makes volumes of the commits that had them.
 //!
-//! [`repair`] plans and proves repairs beside the devices, and [`undo`] writes them and takes them
+//! `superblocks` makes superblocks again where a device has none. [`repair`] plans and proves repairs beside the devices, and [`undo`] writes them and takes them
 //! back.
 //!
 //! # Invariants
@@ -45,6 +45,7 @@ mod coverage;
 mod deleted;
 mod error;
 mod evidence;
+mod metadata_chunks;
 mod missing;
 mod progress;
 pub mod repair;
@@ -53,6 +54,7 @@ mod scan;
 mod sequence;
 mod stand_ins;
 mod states;
+mod superblocks;
 mod trees;
 pub mod undo;
 

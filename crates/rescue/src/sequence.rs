@@ -36,14 +36,14 @@ const MOST_CELLS: usize = 1 << 20;
 const WINDOW_BYTES: usize = 2 << 20;
 
 /// A checksum, and where in a stripe its sector lies.
-struct Sample {
-    stripe: usize,
-    offset: u64,
-    checksum: Vec<u8>,
+pub(crate) struct Sample {
+    pub(crate) stripe: usize,
+    pub(crate) offset: u64,
+    pub(crate) checksum: Vec<u8>,
 }
 
 /// Samples of each stripe of a chunk, without checksums that it has more than once.
-fn samples(checksums: &Checksums<'_>, chunk: &Chunk) -> Vec<Sample> {
+pub(crate) fn samples(checksums: &Checksums<'_>, chunk: &Chunk) -> Vec<Sample> {
     let mut seen: HashMap<Vec<u8>, Option<u64>> = HashMap::new();
     let mut count = 0_usize;
     let most = MOST_SAMPLES * chunk.stripes().len() * 16;
@@ -88,6 +88,12 @@ pub(crate) fn in_order(blocks: &Blocks, checksums: &Checksums<'_>, chunk: Chunk)
             scores[sample.stripe][extent] += u32::from(is_read.is_ok() && is_it());
         }
     }
+    reordered(chunk, &scores)
+}
+
+/// The same chunk with its stripes in the order of the highest scores, of each place and stripe.
+pub(crate) fn reordered(chunk: Chunk, scores: &[Vec<u32>]) -> Chunk {
+    let stripes = chunk.stripes();
     let pairs = (0..stripes.len()).flat_map(|a| (0..stripes.len()).map(move |b| (a, b)));
     let mut pairs: Vec<(usize, usize)> = pairs.collect();
     pairs.sort_by_key(|(place, extent)| Reverse(scores[*place][*extent]));
@@ -131,7 +137,7 @@ pub(crate) fn find(
 }
 
 /// A chunk of the form of a block group, on as many devices as there can be, all at address 0.
-fn shape(group: &Group, devices: &BTreeMap<u64, DevItem>) -> Option<Chunk> {
+pub(crate) fn shape(group: &Group, devices: &BTreeMap<u64, DevItem>) -> Option<Chunk> {
     let (start, len_bytes, flags) = *group;
     let of = |count: usize| {
         let stripe = ChunkStripe { devid: 0, dev_uuid: Uuid::nil(), physical: Physical(0) };
@@ -144,7 +150,7 @@ fn shape(group: &Group, devices: &BTreeMap<u64, DevItem>) -> Option<Chunk> {
 type Wanted = HashMap<Vec<u8>, Vec<(usize, usize, u64)>>;
 
 /// Votes by block group, stripe, device and address of the stripe.
-type Votes = HashMap<(usize, usize), HashMap<(u64, u64), u32>>;
+pub(crate) type Votes = HashMap<(usize, usize), HashMap<(u64, u64), u32>>;
 
 fn votes(blocks: &Blocks, checksums: &Checksums<'_>, wanted: &Wanted) -> Votes {
     let sectorsize = blocks.evidence.sectorsize();
@@ -182,7 +188,7 @@ fn votes(blocks: &Blocks, checksums: &Checksums<'_>, wanted: &Wanted) -> Votes {
 }
 
 /// The chunk of this form where the votes say.
-fn place(
+pub(crate) fn place(
     shape: &Chunk,
     index: usize,
     votes: &Votes,

@@ -223,6 +223,11 @@ impl Stock {
         self.doubts.entry(tree).or_default().extend(ranges);
     }
 
+    /// The ranges of keys in doubt, with their trees.
+    pub(crate) fn lost(&self) -> impl Iterator<Item = (u64, &Range<Key>)> {
+        self.doubts.iter().flat_map(|(tree, ranges)| ranges.iter().map(|range| (*tree, range)))
+    }
+
     /// Whether any key is in doubt.
     pub(crate) fn has_doubts(&self) -> bool {
         self.doubts.values().any(|ranges| !ranges.is_empty())

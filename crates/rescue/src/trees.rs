@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use larder_format::item::{Extent, RootItem};
 use larder_format::objectid::{
-    CSUM_TREE, EXTENT_TREE, FIRST_FREE, ROOT_TREE, ROOT_TREE_DIR, TREE_LOG, TREE_RELOC,
-    is_subvolume,
+    CSUM_TREE, EXTENT_TREE, FIRST_FREE, ROOT_TREE, TREE_LOG, TREE_RELOC, is_subvolume,
 };
 use larder_format::{ItemType, Key, Logical, Node, Uuid};
 use larder_volume::StateRoot;
@@ -24,7 +23,7 @@ use crate::states::named;
 /// The root tree, put together.
 pub(crate) struct Roots {
     attached: Attached,
-    /// The items that readers of files need.
+    /// All items, except the roots of logs and of what a balance moves.
     items: BTreeMap<Key, Vec<u8>>,
     /// The newest item of each tree.
     roots: BTreeMap<u64, (Key, RootItem)>,
@@ -40,12 +39,8 @@ impl Roots {
         let mut items = BTreeMap::new();
         let mut roots = BTreeMap::new();
         attached.for_each_item(blocks, &mut |key, data| {
-            let is_wanted = match key.item_type {
-                ItemType::ROOT_ITEM => ![TREE_LOG, TREE_RELOC].contains(&key.objectid),
-                ItemType::ROOT_REF | ItemType::ROOT_BACKREF => true,
-                _ => key.objectid == ROOT_TREE_DIR,
-            };
-            if !is_wanted {
+            let is_root = key.item_type == ItemType::ROOT_ITEM;
+            if is_root && [TREE_LOG, TREE_RELOC].contains(&key.objectid) {
                 return;
             }
             items.insert(key, data.to_vec());
@@ -78,8 +73,20 @@ impl Roots {
             let key = Key::new(*tree, ItemType::ROOT_ITEM, 0);
             !self.roots.contains_key(tree) && !self.attached.is_certain(key)
         };
-        let owners = blocks.all().iter().map(|block| block.owner).filter(is_lost);
-        named.chain(owners).filter(|tree| is_subvolume(*tree)).collect()
+        let owners: BTreeSet<u64> =
+            blocks.all().iter().map(|block| block.owner).filter(is_lost).collect();
+        let owners = owners.into_iter().filter(|tree| is_subvolume(*tree));
+        let owners = owners.filter(|tree| self.may_be_in_use(blocks, *tree));
+        named.filter(|tree| is_subvolume(*tree)).chain(owners).collect()
+    }
+
+    /// Whether one of the highest blocks of a tree is in use, as far as that is known: those of a
+    /// subvolume that was deleted are not.
+    fn may_be_in_use(&self, blocks: &Blocks, tree: u64) -> bool {
+        let own = || blocks.all().iter().filter(|block| block.owner == tree);
+        let level = own().map(|block| block.level).max();
+        let mut highest = own().filter(|block| Some(block.level) == level);
+        self.in_use.is_empty() || highest.any(|block| self.in_use.contains(&block.logical))
     }
 
     /// Puts a tree together.

@@ -4,8 +4,7 @@ use std::fmt;
 
 use larder_format::Logical;
 
-/// Tree blocks in the place of those that are lost: a volume that is open for reading asks for each
-/// block here first.
+/// Tree blocks in the place of those that are lost: a volume asks for each block here first.
 pub trait StandIns: fmt::Debug + Send + Sync {
     /// Fills `buf`, which is as long as a tree block, with the block of this address, generation and
     /// level. Returns whether there is one. The volume checks it like any other.

@@ -83,7 +83,7 @@ pub struct Statistics {
 }
 
 /// The result of a check.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Id of the file system.
     pub fsid: String,

@@ -92,7 +92,9 @@ impl<'v> Blocks<'v> {
         };
         let read = self.volume.read_tree_block(Logical(at.logical), &expected, &mut bytes);
         if read.is_ok() {
-            let is_sound = self.accepts(&bytes).is_ok() && !self.suspects.contains(&at.logical);
+            let is_sound = self.accepts(&bytes).is_ok()
+                && !self.suspects.contains(&at.logical)
+                && self.volume.is_as_stored(Logical(at.logical), &bytes);
             return Some(parsed(&bytes, is_sound));
         }
         let copies = if self.is_strict { 0 } else { self.volume.copies(Logical(at.logical)) };
@@ -255,7 +257,7 @@ fn flipped(key: Key, bit: u32) -> Key {
 }
 
 /// Turns back the one bit that makes the checksum wrong, and returns its number from the start.
-fn flipped_bit(bytes: &mut [u8], is_right: impl Fn(&[u8]) -> bool) -> Option<usize> {
+pub(super) fn flipped_bit(bytes: &mut [u8], is_right: impl Fn(&[u8]) -> bool) -> Option<usize> {
     (0..bytes.len() * 8).find(|bit| {
         bytes[bit / 8] ^= 1 << (bit % 8);
         let found = is_right(bytes);

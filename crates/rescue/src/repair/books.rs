@@ -46,6 +46,8 @@ type Items = Vec<(Key, Vec<u8>)>;
 pub(super) struct Books<'a> {
     pub(super) output: &'a Output<'a>,
     pub(super) references: &'a References,
+    /// The subvolumes that data extents are charged to, by their start.
+    pub(super) owners: &'a BTreeMap<u64, u64>,
     pub(super) has_skinny_metadata: bool,
     pub(super) has_group_tree: bool,
     pub(super) has_free_space_tree: bool,
@@ -189,7 +191,10 @@ impl Books<'_> {
                 used.push((at, nodesize));
             } else if next[1] == Some(at) {
                 let extent = data.next().expect("was seen");
-                let references = self.references_of(at);
+                let mut references = self.references_of(at);
+                if let Some(root) = self.owners.get(&at) {
+                    references.insert(0, BackRef::Owner { root: *root });
+                }
                 let head = (extent.generation, EXTENT_FLAG_DATA);
                 self.put(&mut items, at, None, extent.len_bytes, head, &references);
                 used.push((at, extent.len_bytes));

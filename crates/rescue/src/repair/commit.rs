@@ -8,10 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use larder_format::feature::{CompatRoFlags, IncompatFlags};
-use larder_format::item::{Chunk, FreeSpaceHeader, RootItem};
+use larder_format::item::{BackRef, Chunk, Extent, FreeSpaceHeader, QgroupStatusItem, RootItem};
 use larder_format::objectid::{
-    BLOCK_GROUP_TREE, CHUNK_TREE, CSUM_TREE, DEV_TREE, EXTENT_TREE, FREE_SPACE, FREE_SPACE_TREE,
-    FS_TREE, ROOT_TREE, TREE_LOG, TREE_RELOC, is_file_tree,
+    BLOCK_GROUP_TREE, CHUNK_TREE, CSUM_TREE, DEV_TREE, EXTENT_TREE, FIRST_FREE, FREE_SPACE,
+    FREE_SPACE_TREE, FS_TREE, QUOTA_TREE, ROOT_TREE, TREE_LOG, TREE_RELOC, is_file_tree,
+    is_subvolume,
 };
 use larder_format::superblock::{BACKUP_ROOTS, BackupRoot, SUPER_FLAG_ERROR};
 use larder_format::{BlockGroupFlags, DiskKey, ItemType, Key, Superblock};
@@ -42,8 +43,12 @@ pub(super) struct Draft {
     pub(super) has_new_uuid_tree: bool,
     /// Files that had no checksums and get some: subvolume and inode.
     pub(super) with_checksums: BTreeSet<(u64, u64)>,
+    /// The newest commit that a device knows of: the new one is newer.
+    pub(super) newest_generation: u64,
     /// Sectors whose checksums were computed.
     pub(super) fresh_checksums: BTreeSet<u64>,
+    /// Items that said something impossible: subvolume and key.
+    pub(super) set_right: BTreeSet<(u64, Key)>,
     /// What was changed that no finding says, and what was lost.
     pub(super) notes: Vec<String>,
 }
@@ -119,7 +124,14 @@ impl State {
         }
     }
 
-    fn every_tree(&self) -> Vec<Tree> {
+    fn set_root(&mut self, tree: u64, root: Root) {
+        match tree {
+            CHUNK_TREE => self.chunk_tree = root,
+            _ => set_root(&mut self.root_items, tree, root),
+        }
+    }
+
+    pub(super) fn every_tree(&self) -> Vec<Tree> {
         let own = [(ROOT_TREE, self.root_tree), (CHUNK_TREE, self.chunk_tree)];
         let own = own.into_iter().map(|(id, root)| Tree { id, root, dropped: None });
         own.chain(self.trees()).chain(self.logs.iter().copied()).collect()
@@ -166,23 +178,27 @@ fn each_below(
     }
 }
 
+/// Whether a block of any tree is lost: nothing can be saved of any copy.
+pub(super) fn lacks_blocks(volume: &Volume) -> bool {
+    let blocks = Blocks::new(volume, HashSet::new());
+    let state = State::read(&blocks);
+    state.is_torn || !References::of(&blocks, &state.every_tree()).lost.is_empty()
+}
+
 /// Writes the state that the draft leads to.
 pub(super) fn commit(volume: &Volume, draft: &mut Draft) -> Result<(), RepairError> {
     let blocks = Blocks::new(volume, std::mem::take(&mut draft.suspects));
     let mut state = State::read(&blocks);
-    if state.trees().iter().any(|tree| tree.id == TREE_RELOC) {
-        return Err(RepairError::Unsupported("a balance that was interrupted is unfinished"));
-    }
     let superblock = volume.superblock();
-    if superblock.has_incompat(IncompatFlags::SIMPLE_QUOTA) {
-        return Err(RepairError::Unsupported("simple quotas are on"));
-    }
     let old = References::of(&blocks, &state.every_tree());
+    let owners = owners_of_extents(&blocks, &state);
+    forget_relocation(&mut state.root_items, draft);
     let mut free = Free::new(volume, old.ranges(u64::from(volume.nodesize())));
     drop(old);
     let keeps_log = superblock.log_root.get() != 0 && !draft.drops_log;
     // The log is one of the commit after the one that it was written in.
-    let generation = superblock.generation.get() + u64::from(!keeps_log);
+    let newest = superblock.generation.get().max(draft.newest_generation);
+    let generation = newest + u64::from(!keeps_log);
     let output =
         Output { blocks: &blocks, generation, chunk_tree_uuid: chunk_tree_uuid(&blocks, &state) };
     if let Some(edits) = draft.edits.remove(&ROOT_TREE) {
@@ -194,6 +210,7 @@ pub(super) fn commit(volume: &Volume, draft: &mut Draft) -> Result<(), RepairErr
         }
     }
     forget_caches(&mut state.root_items);
+    keep_quotas(&blocks, &state, generation, draft);
     output.sieve_tree(ROOT_TREE, &mut state.root_items);
     rewrite_trees(&output, &mut state, draft, &mut free)?;
 
@@ -210,6 +227,7 @@ pub(super) fn commit(volume: &Volume, draft: &mut Draft) -> Result<(), RepairErr
     let books = Books {
         output: &output,
         references: &references,
+        owners: &owners,
         has_skinny_metadata: superblock.has_incompat(IncompatFlags::SKINNY_METADATA),
         has_group_tree: features.contains(CompatRoFlags::BLOCK_GROUP_TREE),
         has_free_space_tree: features.contains(CompatRoFlags::FREE_SPACE_TREE),
@@ -268,7 +286,7 @@ fn rewrite_trees(
     let none = Edits::new();
     for (tree, items) in std::mem::take(&mut draft.whole) {
         let root = Update::whole(output, tree, items, free)?;
-        set_root(&mut state.root_items, tree, root);
+        state.set_root(tree, root);
     }
     let last = [ROOT_TREE, EXTENT_TREE, BLOCK_GROUP_TREE, FREE_SPACE_TREE, TREE_LOG];
     for tree in state.every_tree() {
@@ -283,13 +301,8 @@ fn rewrite_trees(
             let tree = tree.id as i64;
             draft.notes.push(format!("tree {tree}: items from {from} to {to} are lost"));
         }
-        if root == tree.root {
-            continue;
-        }
-        if tree.id == CHUNK_TREE {
-            state.chunk_tree = root;
-        } else {
-            set_root(&mut state.root_items, tree.id, root);
+        if root != tree.root {
+            state.set_root(tree.id, root);
         }
     }
     Ok(())
@@ -303,6 +316,9 @@ fn set_root(items: &mut BTreeMap<Key, Vec<u8>>, tree: u64, root: Root) {
     let data = items.entry(key).or_insert_with(|| {
         let mut item = RootItem::new_zeroed();
         item.refs = 1.into();
+        if is_file_tree(tree) {
+            item.root_dirid = FIRST_FREE.into();
+        }
         item.as_bytes().to_vec()
     });
     let len = data.len();
@@ -315,6 +331,64 @@ fn set_root(items: &mut BTreeMap<Key, Vec<u8>>, tree: u64, root: Root) {
         item.generation_v2 = item.generation;
     }
     data.copy_from_slice(&item.as_bytes()[..len]);
+}
+
+/// Makes the status of quotas say that the counts are those of this commit: the checker finds those
+/// that are not. While subvolumes are being deleted nobody knows, and the counts are told to be
+/// wrong.
+fn keep_quotas(blocks: &Blocks<'_>, state: &State, generation: u64, draft: &mut Draft) {
+    use larder_format::item::qgroup_status_flags::{INCONSISTENT, ON, RESCAN};
+    let Some(root) = state.root(QUOTA_TREE) else { return };
+    let is_deleted = |(key, data): (&Key, &Vec<u8>)| {
+        key.item_type == ItemType::ROOT_ITEM
+            && is_subvolume(key.objectid)
+            && RootItem::parse(data).is_ok_and(|item| item.refs.get() == 0)
+    };
+    let is_known = !state.root_items.iter().any(is_deleted);
+    let edits = draft.edits.entry(QUOTA_TREE).or_default();
+    each_item(blocks, QUOTA_TREE, root, &mut |key, data| {
+        let mut data = data.to_vec();
+        let Ok((status, _)) = QgroupStatusItem::mut_from_prefix(&mut data) else { return };
+        let is_counted = status.flags.get() & (ON | INCONSISTENT | RESCAN) == ON;
+        if key.item_type == ItemType::QGROUP_STATUS && is_counted && !edits.contains_key(&key) {
+            status.generation = generation.into();
+            if !is_known {
+                status.flags = (status.flags.get() | INCONSISTENT).into();
+            }
+            edits.insert(key, Some(data));
+        }
+    });
+}
+
+/// Drops the trees in which an interrupted balance keeps blocks that it moves: the trees of files
+/// have all blocks themselves, in the old places or in the new ones. The balance begins with that
+/// block group again.
+fn forget_relocation(items: &mut BTreeMap<Key, Vec<u8>>, draft: &mut Draft) {
+    let is_of_balance =
+        |key: &Key| key.objectid == TREE_RELOC && key.item_type == ItemType::ROOT_ITEM;
+    let count = items.len();
+    items.retain(|key, _| !is_of_balance(key));
+    if items.len() < count {
+        draft.notes.push("a balance that was interrupted begins with its block group again".into());
+    }
+}
+
+/// The subvolumes that simple quotas charge data extents to, by their start.
+fn owners_of_extents(blocks: &Blocks<'_>, state: &State) -> BTreeMap<u64, u64> {
+    let mut owners = BTreeMap::new();
+    let has_owners = blocks.volume.superblock().has_incompat(IncompatFlags::SIMPLE_QUOTA);
+    let Some(root) = state.root(EXTENT_TREE).filter(|_| has_owners) else { return owners };
+    each_item(blocks, EXTENT_TREE, root, &mut |key, data| {
+        let extent = Extent::parse(key, data).ok();
+        let extent = extent.filter(|_| key.item_type == ItemType::EXTENT_ITEM);
+        let references = extent.iter().flat_map(Extent::back_refs).flatten();
+        for reference in references {
+            if let BackRef::Owner { root } = reference.back_ref {
+                owners.insert(key.objectid, root);
+            }
+        }
+    });
+    owners
 }
 
 /// Removes the v1 space caches: they are of the state before.
@@ -333,17 +407,18 @@ fn forget_caches(items: &mut BTreeMap<Key, Vec<u8>>) {
     });
 }
 
-/// The uuid in the headers of blocks.
-fn chunk_tree_uuid(blocks: &Blocks<'_>, state: &State) -> [u8; 16] {
+/// The uuid in the headers of blocks, from the first root that can be read.
+pub(super) fn chunk_tree_uuid(blocks: &Blocks<'_>, state: &State) -> [u8; 16] {
     let mut bytes = vec![0; blocks.nodesize()];
-    let at = larder_format::Logical(state.chunk_tree.logical);
-    let read = blocks.volume.read_tree_block(at, &BlockExpectation::default(), &mut bytes);
-    let header = larder_format::Header::ref_from_prefix(&bytes);
-    if read.is_ok() {
-        header.map_or([0; 16], |(header, _)| header.chunk_tree_uuid)
-    } else {
-        [0; 16]
-    }
+    let mut told = |tree: Tree| {
+        let at = larder_format::Logical(tree.root.logical);
+        let expected = BlockExpectation { owner: Some(tree.id), ..BlockExpectation::default() };
+        blocks.volume.read_tree_block(at, &expected, &mut bytes).ok()?;
+        let (header, _) = larder_format::Header::ref_from_prefix(&bytes).ok()?;
+        Some(header.chunk_tree_uuid)
+    };
+    let chunk_tree = Tree { id: CHUNK_TREE, root: state.chunk_tree, dropped: None };
+    [chunk_tree].into_iter().chain(state.trees()).find_map(&mut told).unwrap_or_default()
 }
 
 /// Sets the fields right that follow from others.

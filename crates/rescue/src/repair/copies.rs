@@ -25,9 +25,25 @@ pub(super) fn data(
     state: &State,
     sectors: &BTreeSet<u64>,
 ) -> Result<(), RepairError> {
-    let Some(root) = state.root(CSUM_TREE) else { return Ok(()) };
-    let (sectorsize, kind) = (u64::from(volume.sectorsize()), volume.checksum_type());
     let mut outcome = Ok(());
+    each_checksum(blocks, state, sectors, &mut |sector, sum| {
+        let done = copy(volume, sector, sum);
+        if outcome.is_ok() {
+            outcome = done;
+        }
+    });
+    outcome
+}
+
+/// Calls `visit` with each of these sectors that has a checksum, and that.
+pub(super) fn each_checksum(
+    blocks: &Blocks<'_>,
+    state: &State,
+    sectors: &BTreeSet<u64>,
+    visit: &mut dyn FnMut(u64, &[u8]),
+) {
+    let Some(root) = state.root(CSUM_TREE).filter(|_| !sectors.is_empty()) else { return };
+    let (sectorsize, kind) = (u64::from(blocks.volume.sectorsize()), blocks.volume.checksum_type());
     each_item(blocks, CSUM_TREE, root, &mut |key, sums| {
         let Ok(count) = csum_count(sums.len(), kind) else { return };
         let end = key.offset.saturating_add(count as u64 * sectorsize);
@@ -36,13 +52,9 @@ pub(super) fn data(
         }
         for sector in sectors.range(key.offset..end) {
             let at = ((sector - key.offset) / sectorsize) as usize * kind.size();
-            let done = copy(volume, *sector, &sums[at..at + kind.size()]);
-            if outcome.is_ok() {
-                outcome = done;
-            }
+            visit(*sector, &sums[at..at + kind.size()]);
         }
     });
-    outcome
 }
 
 fn copy(volume: &Volume, sector: u64, sum: &[u8]) -> Result<(), RepairError> {

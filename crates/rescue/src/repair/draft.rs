@@ -9,35 +9,39 @@ use larder_format::item::{
     ChunkHeader, DevItem, DirItemHeader, InodeFlags, InodeItem, QgroupInfoItem, QgroupLimitItem,
     ROOT_SUBVOL_DEAD, ROOT_SUBVOL_RDONLY, RootItem, RootRef, uuid_key,
 };
+use larder_format::node::{ITEM_HEADER_SIZE, leaf_data_size};
 use larder_format::objectid::{
-    CHUNK_TREE, CSUM_TREE, DEV_ITEMS, DEV_TREE, EXTENT_TREE, FIRST_FREE, FREE_SPACE_TREE, FS_TREE,
-    ORPHAN, QUOTA_TREE, ROOT_TREE, ROOT_TREE_DIR, UUID_TREE, is_file_tree, is_subvolume,
+    CHUNK_TREE, CSUM_TREE, DATA_RELOC_TREE, DEV_ITEMS, DEV_TREE, EXTENT_TREE, FIRST_FREE,
+    FREE_SPACE_TREE, FS_TREE, ORPHAN, QUOTA_TREE, ROOT_TREE, ROOT_TREE_DIR, UUID_TREE,
+    is_file_tree, is_subvolume,
 };
 use larder_format::{ItemType, Key, Uuid};
 use larder_volume::Volume;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use super::bits::{self, Turned};
 use super::block::Blocks;
-use super::commit::{Draft, State, each_item};
+use super::commit::{Draft, State, chunk_tree_uuid, each_item};
 use super::error::RepairError;
+use super::extents::Doubts;
 use super::plan::Action;
 use super::wishes::Wishes;
 use super::{checksums, copies, files};
 
 /// What is known while a draft is made.
-struct Drafting<'a> {
+pub(super) struct Drafting<'a> {
     volume: &'a Volume,
     blocks: Blocks<'a>,
-    state: State,
-    draft: Draft,
+    pub(super) state: State,
+    pub(super) draft: Draft,
+    /// Subvolumes in use that no directory names.
+    homeless: Vec<u64>,
 }
 
 /// The draft that answers the findings, and the wishes of the caller. `is_first` says that no other
 /// draft was carried out before.
 pub(super) fn draft(volume: &Volume, report: &Report, wishes: &Wishes, is_first: bool) -> Draft {
-    let blocks = Blocks::new(volume, HashSet::new());
-    let state = State::read(&blocks);
-    let mut drafting = Drafting { volume, blocks, state, draft: Draft::default() };
+    let mut drafting = Drafting::new(volume);
     drafting.draft.drops_log = wishes.zero_log;
     let mut actions: BTreeSet<Action> = BTreeSet::new();
     let mut of_files: BTreeSet<u64> = BTreeSet::new();
@@ -71,6 +75,10 @@ pub(super) fn draft(volume: &Volume, report: &Report, wishes: &Wishes, is_first:
         drafting.draft.drops_log = true;
     }
     drafting.copies(report);
+    if is_first {
+        drafting.attributes(report);
+        drafting.extents(report);
+    }
     if actions.contains(&Action::Blocks) {
         // A lost leaf leaves names and inodes that do not relate.
         let walked = drafting.draft.walked.clone();
@@ -84,6 +92,7 @@ pub(super) fn draft(volume: &Volume, report: &Report, wishes: &Wishes, is_first:
     if of_sums.iter().any(|action| actions.contains(action))
         || wishes.init_csum_tree
         || of_files.contains(&CSUM_TREE)
+        || !drafting.draft.fresh_checksums.is_empty()
         || !has_checksums
     {
         let all = wishes.init_csum_tree;
@@ -94,8 +103,22 @@ pub(super) fn draft(volume: &Volume, report: &Report, wishes: &Wishes, is_first:
     draft
 }
 
+impl<'a> Drafting<'a> {
+    pub(super) fn new(volume: &'a Volume) -> Self {
+        let blocks = Blocks::new(volume, HashSet::new());
+        let state = State::read(&blocks);
+        Self { volume, blocks, state, draft: Draft::default(), homeless: Vec::new() }
+    }
+}
+
 impl Drafting<'_> {
-    fn edit(&mut self, tree: u64, key: Key, data: Option<Vec<u8>>) {
+    /// Whether a tree is there, with all of its blocks.
+    pub(super) fn is_whole(&self, tree: u64) -> bool {
+        let root = self.state.root(tree);
+        root.is_some_and(|root| each_item(&self.blocks, tree, root, &mut |_, _| ()))
+    }
+
+    pub(super) fn edit(&mut self, tree: u64, key: Key, data: Option<Vec<u8>>) {
         self.draft.edits.entry(tree).or_default().insert(key, data);
     }
 
@@ -247,7 +270,7 @@ impl Drafting<'_> {
     }
 
     /// The device tree from the chunks; what devices use from that; and lengths that devices have.
-    fn devices(&mut self) {
+    pub(super) fn devices(&mut self) {
         let mut items: BTreeMap<Key, Vec<u8>> = BTreeMap::new();
         let mut uuid = None;
         if let Some(root) = self.state.root(DEV_TREE) {
@@ -260,7 +283,8 @@ impl Drafting<'_> {
                 }
             });
         }
-        let uuid = Uuid::from_bytes(uuid.unwrap_or_default());
+        let of_blocks = || chunk_tree_uuid(&self.blocks, &self.state);
+        let uuid = Uuid::from_bytes(uuid.unwrap_or_else(of_blocks));
         let mut used: BTreeMap<u64, u64> = BTreeMap::new();
         let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
         for chunk in self.volume.chunks().iter() {
@@ -379,9 +403,13 @@ impl Drafting<'_> {
 
     /// Where the trees name subvolumes, and where these say that they are named.
     fn names_of_subvolumes(&mut self) {
-        let items = self.state.root_items.clone();
+        self.references(&self.told_references());
+    }
+
+    /// The references of subvolumes that either of their two items tells, by parent and child.
+    fn told_references(&self) -> BTreeMap<(u64, u64), Vec<u8>> {
         let mut refs: BTreeMap<(u64, u64), Vec<u8>> = BTreeMap::new();
-        for (key, data) in &items {
+        for (key, data) in &self.state.root_items {
             match key.item_type {
                 ItemType::ROOT_REF => {
                     refs.insert((key.objectid, key.offset), data.clone());
@@ -392,7 +420,7 @@ impl Drafting<'_> {
                 _ => {}
             }
         }
-        self.references(&refs);
+        refs
     }
 
     /// Makes references and back references of subvolumes agree with the entries of directories.
@@ -421,12 +449,20 @@ impl Drafting<'_> {
         let named: BTreeSet<u64> =
             refs.keys().filter(|it| entries.contains_key(it)).map(|(_, child)| *child).collect();
         let mut wanted: BTreeMap<(u64, u64), Vec<u8>> = BTreeMap::new();
-        for (names, written) in entries {
-            // A snapshot has the entries of its source, which name nothing there.
-            if refs.contains_key(&names) || !named.contains(&names.1) {
-                wanted.insert(names, written);
+        let mut claimed: BTreeSet<u64> = BTreeSet::new();
+        for ((parent, child), written) in entries {
+            // A snapshot, whose id is higher, has the entries of its source: they name nothing there.
+            let is_told = refs.contains_key(&(parent, child));
+            let is_first = !named.contains(&child) && claimed.insert(child);
+            if is_told || is_first {
+                wanted.insert((parent, child), written);
+            } else if !named.contains(&child) {
+                self.mark_snapshot(parent);
             }
         }
+        let has_name = |child: &u64| wanted.keys().any(|(_, named)| named == child);
+        let homeless = live.iter().filter(|it| **it != FS_TREE && self.is_kept(**it));
+        self.homeless = homeless.filter(|child| !has_name(child)).copied().collect();
         let is_ref =
             |key: &&Key| [ItemType::ROOT_REF, ItemType::ROOT_BACKREF].contains(&key.item_type);
         let old: Vec<Key> = self.state.root_items.keys().filter(is_ref).copied().collect();
@@ -439,24 +475,55 @@ impl Drafting<'_> {
         }
     }
 
+    /// Makes the root item of a subvolume say that it is a snapshot.
+    fn mark_snapshot(&mut self, subvolume: u64) {
+        let key = Key::new(subvolume, ItemType::ROOT_ITEM, 0);
+        let Some(data) = self.state.root_items.remove(&key) else { return };
+        let Ok(item) = RootItem::parse(&data) else { return };
+        let made = Key { offset: item.generation.get(), ..key };
+        self.state.root_items.insert(made, data.clone());
+        self.edit(ROOT_TREE, key, None);
+        self.edit(ROOT_TREE, made, Some(data));
+    }
+
+    /// Whether a subvolume is not being deleted.
+    fn is_kept(&self, subvolume: u64) -> bool {
+        let first = Key::new(subvolume, ItemType::ROOT_ITEM, 0);
+        let last = Key::new(subvolume, ItemType::ROOT_ITEM, u64::MAX);
+        let mut items = self.state.root_items.range(first..=last);
+        items.any(|(_, data)| RootItem::parse(data).is_ok_and(|item| item.refs.get() > 0))
+    }
+
     fn files(&mut self, of: &BTreeSet<u64>) {
         let superblock = self.volume.superblock();
         let known = files::Known {
             generation: superblock.generation.get(),
             sectorsize: u64::from(self.volume.sectorsize()),
             has_no_holes: superblock.has_incompat(IncompatFlags::NO_HOLES),
+            item_bytes: leaf_data_size(self.blocks.nodesize()) - ITEM_HEADER_SIZE,
         };
+        let refs = self.told_references();
+        let named: BTreeSet<u64> = refs.keys().map(|(_, child)| *child).collect();
         // What is wrong in a block that several subvolumes share is found in one of them.
         let is_any = of.iter().any(|tree| is_subvolume(*tree));
         for tree in self.state.trees() {
             if is_any && is_subvolume(tree.id) && tree.dropped.is_none() {
                 let items = &self.state.root_items;
                 let listed = items.keys().filter(|it| it.item_type == ItemType::ROOT_ITEM);
-                let listed = listed.map(|it| it.objectid).collect();
+                let listed = listed.map(|it| it.objectid);
+                let may_name =
+                    |child: &u64| refs.contains_key(&(tree.id, *child)) || !named.contains(child);
+                let listed = listed.filter(may_name).collect();
                 let original = Key::new(tree.id, ItemType::ROOT_ITEM, 0);
                 let is_snapshot = !items.contains_key(&original);
                 let (blocks, root) = (&self.blocks, tree.root);
-                let (edits, notes) = files::mend(blocks, tree.id, root, listed, is_snapshot, known);
+                let homeless = if tree.id == FS_TREE {
+                    std::mem::take(&mut self.homeless)
+                } else {
+                    Vec::new()
+                };
+                let subvolumes = files::Subvolumes { listed, homeless, is_snapshot };
+                let (edits, notes) = files::mend(blocks, tree.id, root, subvolumes, known);
                 let own = self.draft.edits.entry(tree.id).or_default();
                 own.extend(edits);
                 self.draft.notes.extend(notes);
@@ -466,7 +533,7 @@ impl Drafting<'_> {
 
     /// Writes good copies over bad ones.
     fn copies(&mut self, report: &Report) {
-        let mut sectors = BTreeSet::new();
+        let (mut sectors, mut unmatched) = (BTreeSet::new(), BTreeSet::new());
         for group in &report.kinds {
             for logical in group.findings.iter().filter_map(|it| it.location.logical) {
                 let mended = match group.kind {
@@ -476,6 +543,10 @@ impl Drafting<'_> {
                         sectors.insert(logical);
                         Ok(())
                     }
+                    Kind::DataChecksum => {
+                        unmatched.insert(logical);
+                        Ok(())
+                    }
                     _ => continue,
                 };
                 self.note_failure(mended);
@@ -483,6 +554,62 @@ impl Drafting<'_> {
         }
         let mended = copies::data(self.volume, &self.blocks, &self.state, &sectors);
         self.note_failure(mended);
+        self.bits(&unmatched);
+    }
+
+    /// Turns back single bits of the names of extended attributes.
+    fn attributes(&mut self, report: &Report) {
+        let groups = report.kinds.iter().filter(|group| group.kind == Kind::NameHash);
+        let keys = groups.flat_map(|it| &it.findings).filter_map(|it| it.location.key);
+        let keys: BTreeSet<Key> =
+            keys.filter(|key| key.item_type == ItemType::XATTR_ITEM).collect();
+        for tree in if keys.is_empty() { Vec::new() } else { self.subvolumes() } {
+            let Some(root) = self.state.root(tree) else { continue };
+            let mut turned = Vec::new();
+            each_item(&self.blocks, tree, root, &mut |key, data| {
+                if keys.contains(&key) {
+                    turned.extend(bits::attribute(key, data).map(|right| (key, right)));
+                }
+            });
+            for (wrong, (key, data)) in turned {
+                let note = format!("subvolume {tree}: one bit of {wrong} is turned back");
+                self.draft.notes.push(note);
+                self.draft.set_right.insert((tree, wrong));
+                self.edit(tree, wrong, None);
+                self.edit(tree, key, Some(data));
+            }
+        }
+    }
+
+    /// Sets fields of file extents right that say something impossible.
+    fn extents(&mut self, report: &Report) {
+        let Some(doubts) = Doubts::of(report, &self.blocks, &self.state) else { return };
+        for tree in self.subvolumes() {
+            for (key, data) in doubts.mend(&self.blocks, tree, &self.state) {
+                let note = format!("subvolume {tree}: the file extent {key} is set right");
+                self.draft.notes.push(note);
+                self.draft.set_right.insert((tree, key));
+                self.edit(tree, key, data);
+            }
+        }
+    }
+
+    /// Turns back single bits of sectors that match no checksum.
+    fn bits(&mut self, sectors: &BTreeSet<u64>) {
+        match bits::turn_back(self.volume, &self.blocks, &self.state, sectors) {
+            Ok(Turned { data, checksums }) => {
+                for sector in &data {
+                    self.draft.fresh_checksums.remove(sector);
+                    self.draft.notes.push(format!("data at {sector}: one bit is turned back"));
+                }
+                for sector in checksums {
+                    let note = format!("data at {sector}: one bit of its checksum is turned back");
+                    self.draft.notes.push(note);
+                    self.draft.fresh_checksums.insert(sector);
+                }
+            }
+            Err(error) => self.note_failure(Err(error)),
+        }
     }
 
     fn note_failure(&mut self, done: Result<(), RepairError>) {
@@ -518,12 +645,12 @@ impl Drafting<'_> {
             item.generation_v2 = item.generation;
         }
         item.last_snapshot = item.last_snapshot.get().min(latest).into();
-        if is_subvolume(key.objectid) {
+        if is_subvolume(key.objectid) || key.objectid == DATA_RELOC_TREE {
             item.root_dirid = FIRST_FREE.into();
-            if item.refs.get() > 0 {
-                item.drop_progress = Key::MIN.into();
-                item.drop_level = 0;
-            }
+        }
+        if is_subvolume(key.objectid) && item.refs.get() > 0 {
+            item.drop_progress = Key::MIN.into();
+            item.drop_level = 0;
         }
         (item != old).then(|| item.as_bytes()[..data.len().min(size_of::<RootItem>())].to_vec())
     }

@@ -4,6 +4,7 @@ use larder_check::Stopped;
 use larder_format::SpaceKind;
 use larder_volume::{OpenError, ReadError, ScanError, WriteError};
 
+use crate::RescueError;
 use crate::undo::UndoError;
 
 /// Why a repair is not possible.
@@ -22,6 +23,9 @@ pub enum RepairError {
     /// The overlay cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// The devices cannot be searched.
+    #[error(transparent)]
+    Salvage(RescueError),
     /// The changes cannot be applied.
     #[error(transparent)]
     Undo(#[from] UndoError),
@@ -31,9 +35,6 @@ pub enum RepairError {
     /// There is no room for the new tree blocks.
     #[error("no {} space is free for the new tree blocks", .0.name())]
     NoSpace(SpaceKind),
-    /// A state that no repair is known for.
-    #[error("not possible yet where {0}")]
-    Unsupported(&'static str),
     /// A block that is needed is lost.
     #[error("no copy of block {logical} of tree {tree} can be read")]
     Lost {
@@ -45,4 +46,13 @@ pub enum RepairError {
     /// The size of the new trees does not settle.
     #[error("the size of the new extent tree does not settle")]
     Unsettled,
+}
+
+impl From<RescueError> for RepairError {
+    fn from(error: RescueError) -> Self {
+        match error {
+            RescueError::Stopped => Self::Stopped(Stopped),
+            error => Self::Salvage(error),
+        }
+    }
 }

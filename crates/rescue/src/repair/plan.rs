@@ -11,6 +11,8 @@ pub enum Action {
     Superblocks,
     /// A good copy is written over a bad one.
     Copies,
+    /// Chunks are found again by what is left of their trees, and by their content.
+    Chunks,
     /// Tree blocks are written anew with what can be read of them.
     Blocks,
     /// Items of the root tree are made to agree with the trees.
@@ -23,6 +25,8 @@ pub enum Action {
     Files,
     /// Checksums that are missing are computed, those of nothing are removed.
     Checksums,
+    /// One bit of data or of its checksum is turned back, where that makes them match.
+    Bits,
     /// Data that matches no checksum is accepted as it is, and gets the checksum that it has.
     Data,
     /// The tree of uuids is made anew.
@@ -140,12 +144,14 @@ impl fmt::Display for Action {
         f.write_str(match self {
             Self::Superblocks => "write all superblocks anew from what the trees say",
             Self::Copies => "write a good copy over the bad one",
+            Self::Chunks => "put the chunk tree together from what is left",
             Self::Blocks => "write the tree blocks anew with what can be read of them",
             Self::Roots => "make the items of the root tree agree with the trees",
             Self::Devices => "compute device extents and the numbers of devices from the chunks",
             Self::Space => "compute the extent tree, block groups and free space from all trees",
             Self::Files => "make names, inodes and their counts agree",
             Self::Checksums => "compute missing checksums from the data, remove those of nothing",
+            Self::Bits => "turn back one bit, where that makes data and checksum match",
             Self::Data => "accept data that matches no checksum as it is",
             Self::Uuids => "make the tree of uuids anew",
             Self::Quotas => "set the counts of quota groups",
@@ -182,4 +188,10 @@ impl Step {
 /// The steps for the findings of a check; `action` says what is done about a kind.
 pub(super) fn steps(report: &Report, action: impl Fn(Kind) -> Action) -> Vec<Step> {
     report.kinds.iter().map(|findings| Step::of(findings, action(findings.kind))).collect()
+}
+
+/// Whether findings say that tree blocks may be lost.
+pub(super) fn may_lack_blocks(report: &Report) -> bool {
+    let is_of_blocks = |kind: Kind| Action::of(kind) == Action::Blocks || kind == Kind::MissingTree;
+    report.kinds.iter().any(|it| is_of_blocks(it.kind))
 }

@@ -26,8 +26,8 @@ const MOST_NAMED: usize = 10;
 pub(super) struct Readable {
     /// By subvolume and inode.
     files: BTreeMap<(u64, u64), File>,
-    /// Extended attributes and extents: subvolume, inode, and the hash of each.
-    content: BTreeSet<(u64, u64, u64)>,
+    /// Extended attributes and extents: subvolume, key, and the hash of each.
+    content: BTreeSet<(u64, Key, u64)>,
     /// Names that a lookup finds: subvolume, directory, the hash of the name; and where they lead.
     names: BTreeMap<(u64, u64, u64), Vec<u64>>,
     /// The root of the checksum tree.
@@ -87,7 +87,7 @@ impl Readable {
             }
             ItemType::XATTR_ITEM => {
                 let own = hash(&[b"x", &key.offset.to_le_bytes(), data]);
-                self.content.insert((tree, ino, own));
+                self.content.insert((tree, key, own));
             }
             ItemType::EXTENT_DATA => {
                 let is_hole = matches!(FileExtent::parse(data),
@@ -96,7 +96,7 @@ impl Readable {
                     // A repair may set the generation, the first 8 bytes.
                     let rest = data.get(8..).unwrap_or_default();
                     let own = hash(&[b"e", &key.offset.to_le_bytes(), rest]);
-                    self.content.insert((tree, ino, own));
+                    self.content.insert((tree, key, own));
                 }
             }
             ItemType::DIR_ITEM => {
@@ -116,8 +116,8 @@ impl Readable {
     }
 
     /// What can be read here and not, or otherwise, in `after`: a sentence for each, some of them if
-    /// they are many.
-    pub(super) fn missing_in(&self, after: &Self) -> Vec<String> {
+    /// they are many. Items that are `set_right` could not be read.
+    pub(super) fn missing_in(&self, after: &Self, set_right: &BTreeSet<(u64, Key)>) -> Vec<String> {
         let mut missing = Vec::new();
         for ((tree, ino), file) in &self.files {
             let problem = match after.files.get(&(*tree, *ino)) {
@@ -129,7 +129,11 @@ impl Readable {
             missing.push(format!("inode {ino} of subvolume {tree} {problem}"));
         }
         let mut changed = BTreeSet::new();
-        for (tree, ino, _) in self.content.difference(&after.content) {
+        for (tree, key, _) in self.content.difference(&after.content) {
+            let ino = &key.objectid;
+            if set_right.contains(&(*tree, *key)) {
+                continue;
+            }
             if self.files.contains_key(&(*tree, *ino)) && changed.insert((*tree, *ino)) {
                 missing.push(format!("inode {ino} of subvolume {tree} has other content"));
             }

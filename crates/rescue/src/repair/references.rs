@@ -2,16 +2,18 @@
 //!
 //! # Invariants
 //! - Each block is read once, however many trees share it.
-//! - A block whose owner still reaches it refers to what is below by its owner; any other by its
-//!   address. So a reference is the same from whichever tree the block is reached.
+//! - A block whose owner still reaches it refers to what is below by its owner, unless a balance
+//!   wrote it; any other by its address. So a reference is the same from whichever tree the block
+//!   is reached.
 //! - A block that cannot be read is counted: then the references are not complete.
 
 use std::collections::HashMap;
 
 use larder_format::item::{BackRef, FileExtent};
-use larder_format::node::MAX_LEVELS;
+use larder_format::node::{HEADER_FLAG_RELOC, HEADER_SIZE, MAX_LEVELS};
 use larder_format::objectid::{TREE_LOG, is_file_tree};
-use larder_format::{ItemType, Key};
+use larder_format::{Header, ItemType, Key, Logical};
+use zerocopy::FromBytes;
 
 use super::block::{Blocks, Content, Pointer};
 use super::update::Root;
@@ -38,6 +40,8 @@ pub(super) struct UsedBlock {
     /// The tree through which it was met first.
     tree: u64,
     is_owned: bool,
+    /// Whether a balance wrote it, and it is no root: then its references count its address.
+    is_relocated: bool,
 }
 
 /// A data extent in use.
@@ -81,6 +85,7 @@ impl References {
             let block = reader.meet(tree.id, level, &at);
             let block = &mut reader.found.blocks[block];
             block.is_owned |= block.owner == tree.id;
+            block.is_relocated = false;
             reader.found.of.push((logical, BackRef::TreeBlock { root: tree.id }));
         }
         for level in (0..MAX_LEVELS).rev() {
@@ -114,10 +119,12 @@ impl Reader<'_> {
         let next = self.found.blocks.len();
         let number = *self.by_address.entry(at.logical).or_insert(next);
         if number == next {
+            let (owner, is_relocated) = self.told_by(tree, level, at);
             self.found.blocks.push(UsedBlock {
                 logical: at.logical,
                 generation: at.generation,
-                owner: self.owner_of(tree, level, at),
+                owner,
+                is_relocated,
                 first_key: at.key,
                 level,
                 is_full: false,
@@ -129,27 +136,31 @@ impl Reader<'_> {
         number
     }
 
-    /// The owner in a block's header: known before the block's parents are done with.
-    fn owner_of(&self, tree: u64, level: u8, at: &Pointer) -> u64 {
+    /// The owner in a block's header, and whether a balance wrote it: known before the block's
+    /// parents are done with.
+    fn told_by(&self, tree: u64, level: u8, at: &Pointer) -> (u64, bool) {
+        let none = (tree, false);
         if !is_file_tree(tree) {
-            return tree;
+            return none;
         }
-        let mut header = [0; larder_format::node::HEADER_SIZE];
-        let copies = self.blocks.volume.copies(larder_format::Logical(at.logical));
-        let read = (0..copies).any(|copy| {
-            let logical = larder_format::Logical(at.logical);
-            let read = self.blocks.volume.read_copy(logical, copy, &mut header);
-            let told = <larder_format::Header as zerocopy::FromBytes>::ref_from_bytes(&header);
-            read.is_ok() && told.is_ok_and(|it| it.bytenr.get() == at.logical && it.level == level)
+        let mut bytes = [0; HEADER_SIZE];
+        let logical = Logical(at.logical);
+        let volume = self.blocks.volume;
+        let told = (0..volume.copies(logical)).find_map(|copy| {
+            volume.read_copy(logical, copy, &mut bytes).ok()?;
+            let header = Header::read_from_bytes(&bytes).ok()?;
+            (header.bytenr.get() == at.logical && header.level == level).then_some(header)
         });
-        let told = <larder_format::Header as zerocopy::FromBytes>::ref_from_bytes(&header);
-        if read { told.map_or(tree, |header| header.owner.get()) } else { tree }
+        told.map_or(none, |header| {
+            (header.owner.get(), header.flags.get() & HEADER_FLAG_RELOC != 0)
+        })
     }
 
     fn read(&mut self, number: usize) {
-        let UsedBlock { logical, generation, level, tree, owner, is_owned, first_key, .. } =
-            self.found.blocks[number];
-        let is_full = is_file_tree(tree) && tree != TREE_LOG && !is_owned;
+        let block = self.found.blocks[number];
+        let UsedBlock { logical, generation, level, tree, owner, is_owned, first_key, .. } = block;
+        let has_shared = is_file_tree(tree) && tree != TREE_LOG;
+        let is_full = has_shared && (!is_owned || block.is_relocated);
         self.found.blocks[number].is_full = is_full;
         let at = Pointer { key: first_key, logical, generation };
         let Some(block) = self.blocks.read(tree, level, &at) else {

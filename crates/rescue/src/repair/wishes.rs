@@ -36,6 +36,16 @@ impl Wishes {
         self.only.is_empty() || self.only.contains(&Action::of(kind))
     }
 
+    /// Whether what salvage finds may take the place of lost blocks.
+    pub(super) fn chooses_blocks(&self) -> bool {
+        self.only.is_empty() || self.only.contains(&Action::Chunks)
+    }
+
+    /// Whether superblocks may be made where there are none.
+    pub(super) fn chooses_superblocks(&self) -> bool {
+        self.chooses_blocks() || self.only.contains(&Action::Superblocks)
+    }
+
     /// Whether findings of a kind are answered.
     pub(super) fn answers(&self, kind: Kind) -> bool {
         match Action::of(kind) {
@@ -47,7 +57,11 @@ impl Wishes {
 
     /// What is done about findings of a kind.
     pub(super) fn action(&self, kind: Kind) -> Action {
-        if self.answers(kind) { Action::of(kind) } else { Action::None }
+        match Action::of(kind) {
+            action if self.answers(kind) => action,
+            Action::Data if self.chooses(kind) => Action::Bits,
+            _ => Action::None,
+        }
     }
 
     /// Whether so many findings of a kind may remain.

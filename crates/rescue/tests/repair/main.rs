@@ -10,7 +10,10 @@ mod patient;
 #[path = "../../../check/tests/images/random.rs"]
 mod random;
 
+mod accidents;
+mod lost;
 mod mutants;
 mod power_cuts;
 mod support;
+mod unfinished;
 mod wounds;

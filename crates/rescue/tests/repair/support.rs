@@ -4,12 +4,20 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use larder_device::{Device, MemoryDevice};
+use larder_format::Superblock;
 use larder_rescue::repair::{self, Prepared, RepairError, Wishes};
+use larder_volume::{OpenOptions, Volume};
 
 use crate::patient::Patient;
 
 pub(crate) fn refs(patient: &Patient) -> Vec<Arc<dyn Device>> {
     patient.devices().map(|it| it as Arc<dyn Device>).collect()
+}
+
+/// The superblock of a patient that can be opened.
+pub(crate) fn superblock(patient: &Patient) -> Arc<Superblock> {
+    let options = OpenOptions { any_state: true, ..OpenOptions::default() };
+    Volume::open(refs(patient), &options).expect("opens").superblock()
 }
 
 pub(crate) fn prepare(patient: &Patient, wishes: &Wishes) -> Result<Prepared, RepairError> {

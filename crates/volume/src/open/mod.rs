@@ -39,6 +39,9 @@ pub struct OpenOptions {
     /// Also in a state that a superblock declares unfinished or that is unknown: for programs that
     /// show or check what is there, and for reading only.
     pub any_state: bool,
+    /// Also when a device is shorter than the chunk tree says, as long as it has all stripes: for a
+    /// repair that makes it say so.
+    pub short_devices: bool,
     /// What to do without if the file system is damaged; except for an earlier commit of which the
     /// superblock has a backup, which is open for reading only.
     pub rescue: Rescue,
@@ -326,7 +329,21 @@ impl Volume {
             }
         }
         let mut written = devices.iter().filter(|_| options.write);
-        written.try_for_each(|device| check_writable(device))
+        written.try_for_each(|device| {
+            let total_bytes = device.dev_item().total_bytes.get();
+            let wanted = if options.short_devices { self.end_on(device) } else { total_bytes };
+            check_writable(device, wanted)
+        })
+    }
+
+    /// The end of the last stripe on a device.
+    fn end_on(&self, device: &VolumeDevice) -> u64 {
+        let chunks = self.chunks();
+        let ends = chunks.iter().flat_map(|chunk| {
+            let own = chunk.stripes().iter().filter(|stripe| stripe.devid == device.devid());
+            own.map(|stripe| stripe.physical.0 + chunk.bytes_per_stripe())
+        });
+        ends.max().unwrap_or(0)
     }
 
     /// Checks that every stripe of every chunk lies on a device of the file system.
@@ -367,12 +384,13 @@ fn report_weakness(device: &VolumeDevice) {
     }
 }
 
-fn check_writable(device: &VolumeDevice) -> Result<(), OpenError> {
+/// Checks that a device can be written, up to `wanted_bytes`.
+fn check_writable(device: &VolumeDevice, wanted_bytes: u64) -> Result<(), OpenError> {
     let Some(backing) = device.written_to() else { return Ok(()) };
     if !backing.is_writable() {
         return Err(OpenError::ReadOnlyDevice(device.name()));
     }
-    let (len_bytes, wanted_bytes) = (backing.len_bytes(), device.dev_item().total_bytes.get());
+    let len_bytes = backing.len_bytes();
     if len_bytes < wanted_bytes {
         return Err(OpenError::ShortDevice { device: device.name(), len_bytes, wanted_bytes });
     }

@@ -24,19 +24,30 @@ pub(super) use names::is_name;
 pub(super) use tree::Known;
 use tree::Tree;
 
+/// What a tree of files has to do with subvolumes.
+pub(super) struct Subvolumes {
+    /// Those that it may name.
+    pub(super) listed: BTreeSet<u64>,
+    /// Those that no tree names: they get a name here.
+    pub(super) homeless: Vec<u64>,
+    /// Whether it is a snapshot, which has the entries of its source, also those that lead nowhere.
+    pub(super) is_snapshot: bool,
+}
+
 /// The changes that mend a tree of files, and what there is to say about them.
 pub(super) fn mend(
     blocks: &Blocks<'_>,
     tree: u64,
     root: Root,
-    subvolumes: BTreeSet<u64>,
-    is_snapshot: bool,
+    subvolumes: Subvolumes,
     known: Known,
 ) -> (Edits, Vec<String>) {
-    let mut found = Tree { subvolumes, is_snapshot, ..Tree::default() };
+    let Subvolumes { listed, homeless, is_snapshot } = subvolumes;
+    let item_bytes = known.item_bytes;
+    let mut found = Tree { subvolumes: listed, is_snapshot, item_bytes, ..Tree::default() };
     each_item(blocks, tree, root, &mut |key, data| found.add(key, data));
     let mut notes = Vec::new();
-    names::mend(&mut found, known, &mut notes);
+    names::mend(&mut found, &homeless, known, &mut notes);
     counts::mend(&mut found, known, &mut notes);
     let named = notes.into_iter().map(|note| format!("subvolume {tree}: {note}"));
     (found.edits, named.collect())

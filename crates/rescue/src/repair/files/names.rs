@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use larder_format::item::{FileType, InodeExtref, InodeItem, InodeRef, NAME_MAX};
+use larder_format::item::{FileType, InodeExtref, InodeItem, InodeRef, InodeRefHeader, NAME_MAX};
 use larder_format::objectid::FIRST_FREE;
 use larder_format::{ItemType, Key, name_hash};
 use zerocopy::FromZeros;
 
-use super::tree::{Entry, Known, Reference, Tree};
+use super::tree::{Entry, Inode, Known, Reference, Tree};
 
 /// Where inodes without names go.
 const LOST_FOUND: &[u8] = b"lost+found";
@@ -30,7 +30,8 @@ struct Link {
     entry: Entry,
 }
 
-pub(super) fn mend(tree: &mut Tree, known: Known, notes: &mut Vec<String>) {
+/// Mends the names; subvolumes that are `homeless` get one.
+pub(super) fn mend(tree: &mut Tree, homeless: &[u64], known: Known, notes: &mut Vec<String>) {
     drop_distorted(tree);
     restore_inodes(tree, known, notes);
     name_top(tree);
@@ -76,7 +77,10 @@ pub(super) fn mend(tree: &mut Tree, known: Known, notes: &mut Vec<String>) {
     for link in links {
         put(tree, link);
     }
-    adopt(tree, known, notes);
+    for (ino, directory, name) in std::mem::take(&mut tree.misplaced) {
+        write_references(tree, ino, directory, &name);
+    }
+    adopt(tree, homeless, known, notes);
 }
 
 /// Makes inode items for inodes that have items or entries, and none of their own.
@@ -307,10 +311,22 @@ fn put(tree: &mut Tree, link: Link) {
     write_hash(tree, key);
     if entry.target.item_type == ItemType::INODE_ITEM {
         let ino = entry.target.objectid;
+        let room = tree.item_bytes;
         let inode = tree.inodes.get_mut(&ino).expect("it exists");
         inode.references.push(Reference { directory, index, name: entry.name.clone() });
+        if plain_bytes(inode, directory) > room {
+            inode.extended.insert(entry.name.clone());
+        }
         write_references(tree, ino, directory, &entry.name);
     }
+}
+
+/// Bytes of the references of an inode in a directory that are in the plain form.
+fn plain_bytes(inode: &Inode, directory: u64) -> usize {
+    let is_plain =
+        |it: &&Reference| it.directory == directory && !inode.extended.contains(&it.name);
+    let plain = inode.references.iter().filter(is_plain);
+    plain.map(|it| size_of::<InodeRefHeader>() + it.name.len()).sum()
 }
 
 fn write_hash(tree: &mut Tree, key: Key) {
@@ -346,8 +362,9 @@ fn write_references(tree: &mut Tree, ino: u64, directory: u64, name: &[u8]) {
     }
 }
 
-/// Gives inodes without names one in `lost+found`, unless they are being deleted.
-fn adopt(tree: &mut Tree, known: Known, notes: &mut Vec<String>) {
+/// Gives subvolumes and inodes without names one in `lost+found`, except inodes that are being
+/// deleted.
+fn adopt(tree: &mut Tree, subvolumes: &[u64], known: Known, notes: &mut Vec<String>) {
     let is_homeless = |ino: u64| {
         let inode = &tree.inodes[&ino];
         ino != FIRST_FREE
@@ -368,7 +385,7 @@ fn adopt(tree: &mut Tree, known: Known, notes: &mut Vec<String>) {
             adopted.push(ino);
         }
     }
-    if adopted.is_empty() || !tree.inodes.contains_key(&FIRST_FREE) {
+    if (adopted.is_empty() && subvolumes.is_empty()) || !tree.inodes.contains_key(&FIRST_FREE) {
         return;
     }
     let home = lost_found(tree, known);
@@ -380,6 +397,15 @@ fn adopt(tree: &mut Tree, known: Known, notes: &mut Vec<String>) {
         let entry = Entry { target, transid, file_type, name };
         put(tree, Link { directory: home, index: None, entry });
         notes.push(format!("inode {ino} has no name: it is in lost+found as ino-{ino}"));
+    }
+    for subvolume in subvolumes {
+        let name = format!("subvolume-{subvolume}").into_bytes();
+        let target = Key::new(*subvolume, ItemType::ROOT_ITEM, u64::MAX);
+        let (transid, file_type) = (known.generation, FileType::Directory as u8);
+        let entry = Entry { target, transid, file_type, name };
+        put(tree, Link { directory: home, index: None, entry });
+        let place = format!("it is in lost+found as subvolume-{subvolume}");
+        notes.push(format!("subvolume {subvolume} has no name: {place}"));
     }
 }
 

@@ -54,6 +54,10 @@ pub(super) struct Tree {
     pub(super) by_index: BTreeMap<(u64, u64), Entry>,
     pub(super) by_hash: BTreeMap<Key, Vec<Entry>>,
     pub(super) orphans: BTreeSet<u64>,
+    /// References of the extended form in items with something wrong: inode, directory and name.
+    pub(super) misplaced: Vec<(u64, u64, Vec<u8>)>,
+    /// Bytes that the data of an item can have.
+    pub(super) item_bytes: usize,
     /// The subvolumes of the file system.
     pub(super) subvolumes: BTreeSet<u64>,
     /// Whether it is a snapshot, which has the entries of its source, also those that lead nowhere.
@@ -67,6 +71,8 @@ pub(crate) struct Known {
     pub(crate) generation: u64,
     pub(crate) sectorsize: u64,
     pub(crate) has_no_holes: bool,
+    /// Bytes that the data of an item can have.
+    pub(crate) item_bytes: usize,
 }
 
 impl Tree {
@@ -89,11 +95,22 @@ impl Tree {
                 }
             }
             ItemType::INODE_EXTREF => {
-                for it in InodeExtrefs::new(data).flatten() {
+                let references = InodeExtrefs::new(data);
+                let is_own =
+                    |parent, name: &[u8]| name_hash::extended_ref(parent, name) == key.offset;
+                let is_whole =
+                    references.clone().all(|it| it.is_ok_and(|it| is_own(it.parent, it.name)));
+                for it in references.flatten() {
                     let (directory, index, name) = (it.parent, it.index, it.name.to_vec());
+                    if !is_whole {
+                        self.misplaced.push((ino, directory, name.clone()));
+                    }
                     let inode = self.inodes.entry(ino).or_default();
                     inode.extended.insert(name.clone());
                     inode.references.push(Reference { directory, index, name });
+                }
+                if !is_whole {
+                    self.edits.insert(key, None);
                 }
             }
             ItemType::DIR_ITEM => {
