@@ -222,6 +222,9 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+
     use super::*;
 
     fn content(chunks: usize) -> Vec<Bytes> {
@@ -286,6 +289,40 @@ mod tests {
             read(3 + place / MOST_CHUNKS, place % MOST_CHUNKS);
         }
         assert!(fetched < 60 + 300, "{fetched}");
+    }
+
+    /// A file of 1 GiB, written by commits of so many segments, whose checksums lie after the data of
+    /// each. Where two reads lie near to each other, what is around them comes along.
+    #[test]
+    fn sixty_cold_reads_of_a_large_file_fetch_less_than_eight_megabytes() {
+        const SEGMENTS: u64 = 128;
+        for (seed, commits) in (0..40).zip([1, 4, 32, 128].into_iter().cycle()) {
+            let mut rng = StdRng::seed_from_u64(seed);
+            let mut memory = Memory::new(1 << 40, 64 * MOST_CHUNKS * CHUNK_BYTES);
+            let mut fetched = 0;
+            let mut read = |segment: u64, index: u64| {
+                let key = (ObjectId::new(1, segment as u32), index);
+                if matches!(memory.find(key, 4096), Lookup::Nothing) {
+                    let claimed = memory.claim_missing(key);
+                    let count = claimed.end - claimed.start;
+                    memory.put((key.0, claimed.start), &content(count as usize));
+                    fetched += count * CHUNK_BYTES;
+                }
+            };
+            // The other trees, which the last commit has written.
+            for index in 0..9 {
+                read(SEGMENTS, index);
+            }
+            for _ in 0..60 {
+                let (segment, chunk) = (rng.random_range(0..SEGMENTS), rng.random_range(0..128));
+                // 8 KiB of checksums for each 8 MiB.
+                let commit = segment * commits / SEGMENTS;
+                let within = segment - (commit * SEGMENTS).div_ceil(commits);
+                read((commit + 1) * SEGMENTS / commits, 120 + within / 8 % 8);
+                read(segment, chunk);
+            }
+            assert!(fetched < 8_000_000, "{fetched} bytes for seed {seed}");
+        }
     }
 
     #[test]

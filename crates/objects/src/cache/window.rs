@@ -9,19 +9,23 @@ use crate::segment::pieces::CHUNK_BYTES;
 /// The most chunks of one request, if there is memory for them: 8 MiB.
 pub(super) const MOST_CHUNKS: u64 = (8 << 20) / CHUNK_BYTES;
 
+/// One chunk that was asked for says nothing about those around it: a file's checksums lie between
+/// its data.
+const LEAST_WANTED: u64 = 2;
+
 /// A longer request is so much longer.
 const GROWTH: u64 = 8;
 
 /// How many chunks to ask for where `chunk` lies, at most `most`: one where threads read here and
 /// there, and more the more of what lies around it was asked for. A longer request needs half as
-/// many such chunks in its place as the next shorter one asks for.
+/// many such chunks in its place as the next shorter one asks for, and [some](LEAST_WANTED).
 pub(super) fn chunks_around(chunk: u64, most: u64, is_wanted: impl Fn(u64) -> bool) -> u64 {
     let mut chunks = 1;
     while chunks < most {
         let longer = (GROWTH * chunks).min(most);
         let first = chunk - chunk % longer;
         let wanted = (first..first + longer).filter(|&index| is_wanted(index)).count() as u64;
-        if wanted < chunks.div_ceil(2) {
+        if wanted < chunks.div_ceil(2).max(LEAST_WANTED) {
             break;
         }
         chunks = longer;
