@@ -5,6 +5,7 @@ mod create;
 mod dbench;
 mod delayed;
 mod delete;
+mod disks;
 mod dump_tree;
 mod early_release;
 mod everyday;
@@ -43,6 +44,8 @@ pub enum Workload {
     Walk(walk::Walk),
     Create(create::Create),
     Delete(delete::Delete),
+    Disks(disks::Disks),
+    DiskGrowth(disks::DiskGrowth),
     Fsync(fsync::Fsync),
     Snapshot(snapshot::Snapshot),
     Delayed(delayed::Delayed),
@@ -75,6 +78,8 @@ impl Workload {
             Self::Walk(workload) => workload.run(),
             Self::Create(workload) => workload.run(),
             Self::Delete(workload) => workload.run(),
+            Self::Disks(workload) => workload.run(),
+            Self::DiskGrowth(workload) => workload.run(),
             Self::Fsync(workload) => workload.run(),
             Self::Snapshot(workload) => workload.run(),
             Self::Delayed(workload) => workload.run(),
@@ -104,10 +109,10 @@ impl Workload {
     /// The option that says how large the work is.
     pub fn size_option(&self) -> Option<&'static str> {
         match self {
-            Self::Extents(_) => Some("extents"),
+            Self::Extents(_) | Self::DiskGrowth(_) => Some("extents"),
             Self::Fsync(_) => Some("syncs"),
             Self::Write(_) | Self::Objects(_) | Self::ObjectMounts(_) => Some("mib"),
-            Self::Sequential(_) | Self::Scrub(_) => Some("mebibytes"),
+            Self::Sequential(_) | Self::Scrub(_) | Self::Disks(_) => Some("mebibytes"),
             Self::Mkfs(_) | Self::Dbench(_) => None,
             _ => Some("files"),
         }
