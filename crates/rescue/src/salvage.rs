@@ -65,6 +65,11 @@ pub(crate) struct Salvaged {
 }
 
 impl Salvaged {
+    /// The ranges of keys that older blocks have, with their trees.
+    pub(crate) fn lost(&self) -> impl Iterator<Item = (u64, &Range<Key>)> {
+        self.stock.lost()
+    }
+
     /// What may be out of date: sentences.
     pub(crate) fn doubts(&self) -> Vec<String> {
         let told = |(tree, Range { start, end }): (u64, &Range<Key>)| {

@@ -4,6 +4,7 @@
 //! is known by the blocks that it owns, and a new item names its root.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 
 use larder_format::item::{Extent, RootItem};
@@ -28,6 +29,8 @@ pub(crate) struct Roots {
     /// The newest item of each tree.
     roots: BTreeMap<u64, (Key, RootItem)>,
     in_use: InUse,
+    /// The ranges of keys of the extent tree that are left.
+    told: Vec<Range<Key>>,
 }
 
 impl Roots {
@@ -48,7 +51,8 @@ impl Roots {
                 roots.insert(key.objectid, (key, item));
             }
         });
-        let mut this = Self { attached, items, roots, in_use: InUse::new() };
+        let (in_use, told) = (InUse::new(), Vec::new());
+        let mut this = Self { attached, items, roots, in_use, told };
         let mut in_use = InUse::new();
         let extents = this.tree(blocks, missing, EXTENT_TREE);
         extents.for_each_item(blocks, &mut |key, data| {
@@ -62,6 +66,7 @@ impl Roots {
             }
         });
         this.in_use = in_use;
+        this.told = extents.pieces.iter().map(|piece| piece.range.clone()).collect();
         this
     }
 
@@ -86,7 +91,11 @@ impl Roots {
         let own = || blocks.all().iter().filter(|block| block.owner == tree);
         let level = own().map(|block| block.level).max();
         let mut highest = own().filter(|block| Some(block.level) == level);
-        self.in_use.is_empty() || highest.any(|block| self.in_use.contains(&block.logical))
+        highest.any(|block| {
+            let key = Key::new(block.logical, ItemType::EXTENT_ITEM, 0);
+            let is_told = self.told.iter().any(|range| range.contains(&key));
+            !is_told || self.in_use.contains(&block.logical)
+        })
     }
 
     /// Puts a tree together.

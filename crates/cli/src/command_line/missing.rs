@@ -31,7 +31,6 @@ const COMMANDS: &[Missing] = &[
         "quota",
         "'larder report' and 'filesystem du' say what subvolumes hold, without quotas",
     ),
-    instead("rescue chunk-recover", BY_COPYING),
     instead("rescue clear-ino-cache", BY_COPYING),
     instead("rescue create-control-device", "'mknod /dev/btrfs-control c 10 234' makes it"),
 ];

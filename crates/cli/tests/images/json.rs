@@ -372,6 +372,7 @@ const ELSEWHERE: &[&str] = &[
     // images/rescue.rs
     "rescue find-roots",
     // images/repair.rs
+    "rescue chunk-recover",
     "rescue clear-space-cache",
     "rescue clear-uuid-tree",
     "rescue fix-data-checksum",

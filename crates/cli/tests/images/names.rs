@@ -184,13 +184,7 @@ fn what_is_missing_is_named_in_one_sentence() {
         assert_eq!(said.lines().count(), 1, "{words}: {said}");
     };
     let btrfs = links.path().join("btrfs");
-    for command in [
-        "filesystem defragment",
-        "qgroup",
-        "quota",
-        "rescue chunk-recover",
-        "rescue clear-ino-cache",
-    ] {
+    for command in ["filesystem defragment", "qgroup", "quota", "rescue clear-ino-cache"] {
         for words in [command.to_owned(), format!("{command} -x --long=1 start disk.img /mnt")] {
             says(&btrfs, &words, &format!("btrfs {command}"));
             says(Path::new(LARDER), &words, &format!("larder {command}"));

@@ -4,8 +4,11 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use larder_device::Access;
 use larder_format::superblock::{OFFSETS, SUPERBLOCK_SIZE};
+use larder_image::Place;
 use larder_testkit::{Content, ImageSpec, KernelImage, Scratch, oracle};
+use larder_volume::{OpenOptions, Volume};
 use serde_json::Value;
 
 use crate::support::{fail, larder, succeed};
@@ -111,31 +114,56 @@ fn a_sound_image_stays_as_it_is() {
 }
 
 #[test]
-fn what_cannot_be_repaired_is_left_with_the_reason() {
-    let image = KernelImage::build(&ImageSpec::new("left"), &Content::new(5));
+fn a_lost_chunk_tree_is_put_together() {
+    let image = KernelImage::build(&ImageSpec::new("chunks"), &Content::new(5));
     let path = &image.devices()[0];
-    // Both copies of the chunk tree.
     let shown = path.display().to_string();
+    let said = succeed(&format!("rescue chunk-recover {shown}"));
+    assert!(said.contains("there is nothing to repair"), "{said}");
+    // Both copies of its root.
     let dump = succeed(&format!("inspect dump-super {shown}"));
     let line = dump.lines().find(|line| line.starts_with("chunk_root\t")).unwrap();
     let chunk_root: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
     let file = File::options().write(true).open(path).unwrap();
-    let volume = larder_volume::Volume::open(
-        vec![
-            larder_image::open(path, larder_device::Access::ReadOnly, larder_image::Place::Found)
-                .unwrap(),
-        ],
-        &larder_volume::OpenOptions::default(),
-    );
-    let volume = volume.unwrap();
+    let device = larder_image::open(path, Access::ReadOnly, Place::Found).unwrap();
+    let volume = Volume::open(vec![device], &OpenOptions::default()).unwrap();
     for range in volume.map(larder_format::Logical(chunk_root), 4096).unwrap() {
         for mirror in range.mirrors {
             file.write_all_at(&[7; 4096], mirror.physical.0).unwrap();
         }
     }
     let before = fs::read(path).unwrap();
-    assert_eq!(code(&format!("check --repair {shown}")), Some(1));
+    let said = fail(&format!("rescue zero-log {shown}"));
+    assert!(said.contains("chunk tree"), "{said}");
+    let undo = image.folder().join("chunks.undo").display().to_string();
+    let said = json(&format!("--format json rescue chunk-recover -y --undo {undo} {shown}"));
+    assert_eq!((&said["verdict"], &said["written"]), (&"proved".into(), &true.into()));
+    succeed(&format!("check --check-data-csum {shown}"));
+    oracle::check(image.devices(), true).unwrap();
+    succeed(&format!("rescue undo {undo}"));
     assert!(fs::read(path).unwrap() == before);
+    let said = succeed(&format!("check --repair {shown}"));
+    assert!(said.contains("the chunk tree is put together from what is left"), "{said}");
+    succeed(&format!("check --check-data-csum {shown}"));
+}
+
+#[test]
+fn what_cannot_be_repaired_is_left_with_the_reason() {
+    let image = KernelImage::build(&ImageSpec::new("left"), &Content::new(5));
+    let path = &image.devices()[0];
+    let shown = path.display().to_string();
+    // Everything except superblocks.
+    let mut content = fs::read(path).unwrap();
+    let end = content.len();
+    let second = OFFSETS[1].0 as usize;
+    content[1 << 20..second].fill(7);
+    content[second + SUPERBLOCK_SIZE..end].fill(7);
+    fs::write(path, &content).unwrap();
+    let output = larder(format!("check --repair {shown}").split(' '));
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("refused: chunk tree"), "{said}");
+    assert!(fs::read(path).unwrap() == content);
     assert!(!PathBuf::from(format!("{shown}.larder-undo")).exists());
 }
 

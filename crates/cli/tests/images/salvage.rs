@@ -180,6 +180,9 @@ fn one_device_of_stripes_is_lost() {
             fs::write(mount.path().join(format!("file-{number}")), content).unwrap();
         }
         let original = files(mount.path());
+        let inode = |path: &PathBuf| fs::metadata(mount.path().join(path)).unwrap().ino();
+        let inodes: BTreeMap<PathBuf, u64> =
+            original.iter().map(|(path, _)| (path.clone(), inode(path))).collect();
         drop(mount);
         let [lost, kept] = image.devices() else { unreachable!() };
         fs::remove_file(lost).unwrap();
@@ -206,6 +209,15 @@ fn one_device_of_stripes_is_lost() {
         if metadata == Profile::Raid1 {
             assert_eq!(whole, kept_files.len(), "{said}");
         }
+        // The name may be lost, but not what is in the file.
+        let left = Left::of(kept);
+        let contents: HashSet<&Vec<u8>> = restored.iter().map(|(_, content)| content).collect();
+        let has_all = |(path, content): &&(PathBuf, Vec<u8>)| left.has(inodes[path], content);
+        let there: Vec<_> = kept_files.iter().filter(has_all).collect();
+        let missing: Vec<_> = there.iter().filter(|it| !contents.contains(&it.1)).collect();
+        println!("items and checksums of {} are left", there.len());
+        let paths: Vec<_> = missing.iter().map(|(path, _)| (path, inodes[path])).collect();
+        assert!(paths.is_empty(), "{} of {}: {paths:?}\n{said}", paths.len(), there.len());
     }
 }
 
@@ -296,6 +308,14 @@ impl Left {
         left
     }
 
+    /// Whether all blocks of a file with this content are there, in data and in trees.
+    fn has(&self, inode: u64, content: &[u8]) -> bool {
+        let extents = self.extents.get(&inode);
+        self.inodes.contains(&inode)
+            && extents.is_some_and(|it| it.values().sum::<u64>() >= content.len() as u64)
+            && sectors(content).all(|it| self.has_sector(&it))
+    }
+
     /// Whether a sector is there, with a checksum that proves it.
     fn has_sector(&self, sector: &[u8; 4096]) -> bool {
         let checksum = ChecksumType::Crc32c.compute(sector);
@@ -337,17 +357,9 @@ fn deleted_files_come_back() {
     }
     drop(mount);
     let left = Left::of(&image.devices()[0]);
-    let survives = |inode: u64, content: &[u8]| {
-        left.inodes.contains(&inode)
-            && left
-                .extents
-                .get(&inode)
-                .is_some_and(|it| it.values().sum::<u64>() >= content.len() as u64)
-            && sectors(content).all(|it| left.has_sector(&it))
-    };
     let surviving: BTreeSet<(PathBuf, Vec<u8>)> = deleted
         .into_iter()
-        .filter(|(_, (inode, content))| survives(*inode, content))
+        .filter(|(_, (inode, content))| left.has(*inode, content))
         .map(|(name, (_, content))| (name, content))
         .collect();
     let scratch = Scratch::new();

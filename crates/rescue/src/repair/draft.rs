@@ -31,7 +31,7 @@ use super::{checksums, copies, files};
 /// What is known while a draft is made.
 pub(super) struct Drafting<'a> {
     volume: &'a Volume,
-    blocks: Blocks<'a>,
+    pub(super) blocks: Blocks<'a>,
     pub(super) state: State,
     pub(super) draft: Draft,
     /// Subvolumes in use that no directory names.

@@ -12,7 +12,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use larder_check::{Kind, Report};
-use larder_format::item::{BackRef, Extent, FileExtentHeader, FileExtentItem, InodeItem};
+use larder_format::item::{
+    BackRef, Extent, FileExtentHeader, FileExtentItem, InodeItem, RegularExtent,
+};
 use larder_format::objectid::EXTENT_TREE;
 use larder_format::{ItemType, Key};
 use zerocopy::{FromBytes, IntoBytes};
@@ -30,12 +32,59 @@ struct Known {
     len_bytes: u64,
     /// Inode and offset of the files that refer to it.
     by: BTreeSet<(u64, u64)>,
+    /// Whether leaves refer to it, whose files it does not name.
+    is_shared: bool,
+}
+
+/// The data extents in the extent tree, by start.
+pub(super) struct Extents {
+    known: BTreeMap<u64, Known>,
+    /// Whether the extent tree is there as a whole.
+    pub(super) is_whole: bool,
+}
+
+impl Extents {
+    /// Reads the extent tree.
+    pub(super) fn read(blocks: &Blocks<'_>, state: &State) -> Self {
+        let mut known: BTreeMap<u64, Known> = BTreeMap::new();
+        let root = state.root(EXTENT_TREE);
+        let mut visit = |key: Key, data: &[u8]| match key.item_type {
+            ItemType::EXTENT_ITEM => {
+                let Ok(extent) = Extent::parse(key, data) else { return };
+                if extent.is_tree_block() {
+                    return;
+                }
+                let known = known.entry(key.objectid).or_default();
+                known.len_bytes = key.offset;
+                for reference in extent.back_refs().flatten() {
+                    known.add(&reference.back_ref);
+                }
+            }
+            ItemType::EXTENT_DATA_REF | ItemType::SHARED_DATA_REF => {
+                if let Ok(reference) = BackRef::parse_keyed(key, data) {
+                    known.entry(key.objectid).or_default().add(&reference);
+                }
+            }
+            _ => {}
+        };
+        let is_whole = root.is_some_and(|root| each_item(blocks, EXTENT_TREE, root, &mut visit));
+        Self { known, is_whole }
+    }
+
+    /// Whether a file extent may be one that the extent tree knows of.
+    pub(super) fn may_have(&self, key: Key, extent: &RegularExtent) -> bool {
+        let start = key.offset.wrapping_sub(extent.offset.get());
+        self.known.get(&extent.disk_bytenr.get()).is_some_and(|known| {
+            known.len_bytes == extent.disk_num_bytes.get()
+                && (known.is_shared || known.by.contains(&(key.objectid, start)))
+        })
+    }
 }
 
 /// What the extent tree says, and which items are in doubt.
 pub(super) struct Doubts {
     items: BTreeSet<(u64, u64)>,
-    extents: BTreeMap<u64, Known>,
+    extents: Extents,
 }
 
 impl Doubts {
@@ -46,27 +95,10 @@ impl Doubts {
         let keys = findings.filter_map(|finding| finding.location.key);
         let keys = keys.filter(|key| key.item_type == ItemType::EXTENT_DATA);
         let items: BTreeSet<(u64, u64)> = keys.map(|key| (key.objectid, key.offset)).collect();
-        let root = state.root(EXTENT_TREE).filter(|_| !items.is_empty())?;
-        let mut extents: BTreeMap<u64, Known> = BTreeMap::new();
-        each_item(blocks, EXTENT_TREE, root, &mut |key, data| match key.item_type {
-            ItemType::EXTENT_ITEM => {
-                let Ok(extent) = Extent::parse(key, data) else { return };
-                if extent.is_tree_block() {
-                    return;
-                }
-                let known = extents.entry(key.objectid).or_default();
-                known.len_bytes = key.offset;
-                for reference in extent.back_refs().flatten() {
-                    known.add(&reference.back_ref);
-                }
-            }
-            ItemType::EXTENT_DATA_REF => {
-                if let Ok(reference) = BackRef::parse_keyed(key, data) {
-                    extents.entry(key.objectid).or_default().add(&reference);
-                }
-            }
-            _ => {}
-        });
+        if items.is_empty() {
+            return None;
+        }
+        let extents = Extents::read(blocks, state);
         Some(Self { items, extents })
     }
 
@@ -139,12 +171,12 @@ impl Doubts {
             change(&mut candidate);
             candidates.push(candidate);
         };
-        for (bytenr, known) in &self.extents {
+        for (bytenr, known) in &self.extents.known {
             if known.by.contains(&(key.objectid, start)) {
                 add(&|it| it.extent.disk_bytenr = (*bytenr).into());
             }
         }
-        if let Some(known) = self.extents.get(&item.extent.disk_bytenr.get()) {
+        if let Some(known) = self.extents.known.get(&item.extent.disk_bytenr.get()) {
             add(&|it| it.extent.disk_num_bytes = known.len_bytes.into());
             for (_, start) in known.by.iter().filter(|(ino, _)| *ino == key.objectid) {
                 add(&|it| it.extent.offset = key.offset.wrapping_sub(*start).into());
@@ -166,7 +198,7 @@ impl Doubts {
     fn is_right(&self, key: Key, item: &FileExtentItem, end: Option<u64>, sectorsize: u64) -> bool {
         let FileExtentItem { header, extent } = item;
         let (offset, bytes) = (extent.offset.get(), extent.num_bytes.get());
-        let Some(known) = self.extents.get(&extent.disk_bytenr.get()) else { return false };
+        let Some(known) = self.extents.known.get(&extent.disk_bytenr.get()) else { return false };
         let within = offset.checked_add(bytes);
         known.len_bytes == extent.disk_num_bytes.get()
             && known.by.contains(&(key.objectid, key.offset.wrapping_sub(offset)))
@@ -206,8 +238,10 @@ fn mended_inline(data: &[u8]) -> Option<Vec<u8>> {
 
 impl Known {
     fn add(&mut self, reference: &BackRef) {
-        if let BackRef::Data { objectid, offset, .. } = *reference {
-            self.by.insert((objectid, offset));
+        match *reference {
+            BackRef::Data { objectid, offset, .. } => drop(self.by.insert((objectid, offset))),
+            BackRef::SharedData { .. } => self.is_shared = true,
+            _ => {}
         }
     }
 }

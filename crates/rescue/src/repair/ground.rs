@@ -5,10 +5,15 @@
 //! - Every block that salvage found and uses stays where it is, if the chunks say so; all others are
 //!   written anew, in free space.
 //! - The chunk tree says of chunks what salvage read by.
+//! - A file extent of an older block comes back only if the extent tree knows of it, as far as that
+//!   is left: other files may have its space by now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
-use larder_format::item::{DevItem, DirItemHeader, FileType, InodeItem, InodeRefHeader};
+use larder_format::item::{
+    DevItem, DirItemHeader, FileExtent, FileType, InodeItem, InodeRefHeader,
+};
 use larder_format::objectid::{
     CHUNK_TREE, DATA_RELOC_TREE, DEV_ITEMS, DEV_TREE, FIRST_FREE, FS_TREE, ROOT_TREE, ROOT_TREE_DIR,
 };
@@ -16,13 +21,14 @@ use larder_format::{ItemType, Key, name_hash};
 use larder_volume::Volume;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::commit::commit;
+use super::commit::{commit, each_item};
 use super::draft::Drafting;
 use super::error::RepairError;
+use super::extents::Extents;
 use crate::salvage::Salvaged;
 
-/// Writes what was salvaged. Returns what there is to say about it.
-pub(super) fn lay(salvaged: &Salvaged) -> Result<Vec<String>, RepairError> {
+/// Writes what was salvaged. Returns what there is to say about it, and items that do not come back.
+pub(super) fn lay(salvaged: &Salvaged) -> Result<(Vec<String>, Dropped), RepairError> {
     let volume = &salvaged.volume;
     let mut drafting = Drafting::new(volume);
     if !salvaged.has_chunk_tree {
@@ -36,6 +42,7 @@ pub(super) fn lay(salvaged: &Salvaged) -> Result<Vec<String>, RepairError> {
         drafting.draft.whole.insert(DATA_RELOC_TREE, new_directory(FIRST_FREE));
     }
     drafting.add_root_directory();
+    drafting.drop_old_extents(salvaged);
     drafting.draft.notes.extend(salvaged.doubts());
     drafting.draft.drops_log = true;
     drafting.draft.newest_generation = salvaged.newest_generation;
@@ -43,8 +50,11 @@ pub(super) fn lay(salvaged: &Salvaged) -> Result<Vec<String>, RepairError> {
     drafting.draft.walked = trees.map(|tree| tree.id).collect();
     let Drafting { mut draft, .. } = drafting;
     commit(volume, &mut draft)?;
-    Ok(draft.notes)
+    Ok((draft.notes, draft.set_right))
 }
+
+/// Items that are not what they were: subvolume and key.
+type Dropped = BTreeSet<(u64, Key)>;
 
 /// The items of the chunk tree.
 fn chunk_items(volume: &Volume) -> Vec<(Key, Vec<u8>)> {
@@ -78,6 +88,48 @@ fn new_directory(ino: u64) -> Vec<(Key, Vec<u8>)> {
 }
 
 impl Drafting<'_> {
+    /// Drops file extents in ranges of keys that older blocks have, if the extent tree does not know
+    /// of them.
+    fn drop_old_extents(&mut self, salvaged: &Salvaged) {
+        let mut lost: BTreeMap<u64, Vec<Range<Key>>> = BTreeMap::new();
+        for (tree, range) in salvaged.lost() {
+            lost.entry(tree).or_default().push(range.clone());
+        }
+        if lost.is_empty() {
+            return;
+        }
+        let extents = Extents::read(&self.blocks, &self.state);
+        if !extents.is_whole {
+            return;
+        }
+        for (tree, ranges) in lost {
+            let Some(root) = self.state.root(tree) else { continue };
+            let mut old = Vec::new();
+            each_item(&self.blocks, tree, root, &mut |key, data| {
+                if key.item_type != ItemType::EXTENT_DATA
+                    || !ranges.iter().any(|it| it.contains(&key))
+                {
+                    return;
+                }
+                if let Ok(FileExtent::Regular { extent, .. }) = FileExtent::parse(data)
+                    && extent.disk_bytenr().is_some()
+                    && !extents.may_have(key, extent)
+                {
+                    old.push(key);
+                }
+            });
+            for key in old {
+                let inode = key.objectid;
+                self.draft.notes.push(format!(
+                    "subvolume {tree}: the data of inode {inode} at {} is lost",
+                    key.offset
+                ));
+                self.draft.set_right.insert((tree, key));
+                self.edit(tree, key, None);
+            }
+        }
+    }
+
     /// Adds the directory of the root tree, which names the default subvolume, if it is lost.
     fn add_root_directory(&mut self) {
         let name = b"default";

@@ -321,8 +321,9 @@ impl Repair<'_> {
         let readable = match &salvaged {
             Some(salvaged) => {
                 let readable = Readable::of(&salvaged.volume);
-                let notes = ground::lay(salvaged)?;
+                let (notes, mut dropped) = ground::lay(salvaged)?;
                 self.note(notes);
+                self.set_right.append(&mut dropped);
                 readable
             }
             None => Readable::of(&open(self.overlays, false)?),

@@ -14,6 +14,7 @@ use crate::outcome::Outcome;
 pub enum Rescue {
     FindRoots(find_roots::FindRoots),
     SuperRecover(parts::SuperRecover),
+    ChunkRecover(parts::ChunkRecover),
     ZeroLog(parts::ZeroLog),
     ClearSpaceCache(parts::ClearSpaceCache),
     ClearUuidTree(parts::ClearUuidTree),
@@ -27,6 +28,7 @@ impl Rescue {
         match self {
             Self::FindRoots(command) => command.run(global),
             Self::SuperRecover(command) => command.run(global),
+            Self::ChunkRecover(command) => command.run(global),
             Self::ZeroLog(command) => command.run(global),
             Self::ClearSpaceCache(command) => command.run(global),
             Self::ClearUuidTree(command) => command.run(global),

@@ -44,6 +44,9 @@ impl How {
 
 /// Write bad or old copies of the superblock anew from the newest good one
 ///
+/// If a device has no good copy, what lies on it tells which device it is; if none has, the tree
+/// blocks tell the rest, and all that is damaged is repaired in the same step.
+///
 /// Like every repair it is tried beside the devices first, and written only if the checker finds
 /// nothing new and all that can be read stays as it is.
 ///
@@ -52,6 +55,27 @@ impl How {
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct SuperRecover {
+    /// Ask nothing (always so)
+    #[arg(short = 'y', long)]
+    yes: bool,
+    /// Tell what is done (always so)
+    #[arg(short, long)]
+    verbose: bool,
+    #[command(flatten)]
+    how: How,
+}
+
+/// Put the chunk tree together if it is lost
+///
+/// Reads all devices from end to end. Chunks come back from what is left of their tree, from device
+/// extents and block groups, and from the places of tree blocks and data. What else is damaged is
+/// repaired in the same step. Does nothing if the chunk tree can be read.
+///
+/// Examples:
+///   larder rescue chunk-recover --undo chunks.undo disk.img
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct ChunkRecover {
     /// Ask nothing (always so)
     #[arg(short = 'y', long)]
     yes: bool,
@@ -133,6 +157,12 @@ pub struct FixDataChecksum {
 impl SuperRecover {
     pub fn run(self, global: &Global) -> Outcome {
         self.how.run(global, &[Action::Superblocks], Wishes::default())
+    }
+}
+
+impl ChunkRecover {
+    pub fn run(self, global: &Global) -> Outcome {
+        self.how.run(global, &[Action::Chunks], Wishes::default())
     }
 }
 
