@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
@@ -9,7 +10,7 @@ use larder::{
     DeletedFiles, Filesystem, Inode, MountedFilesystem, OpenOptions, Overview, Rescue, Subvolume,
 };
 use larder_copy::new_inode;
-use larder_device::{Access, InUse};
+use larder_device::{Access, Device as _, FileDevice, InUse};
 use larder_fuse::usage::MountTable;
 use larder_image::Opened;
 
@@ -102,6 +103,16 @@ impl Source {
     /// are durable once it has called [`Filesystem::sync`]; if it is interrupted before, the file
     /// system is in the state of some commit.
     pub fn open_for_writing(&self, image: &Path) -> anyhow::Result<Filesystem> {
+        Ok(self.open_for_resizing(image, image)?.0)
+    }
+
+    /// The same. Returns also the device at `path`, if it is an image file that can get another
+    /// length: as long as it is held, nobody else opens it for writing.
+    pub fn open_for_resizing(
+        &self,
+        image: &Path,
+        path: &Path,
+    ) -> anyhow::Result<(Filesystem, Option<Arc<FileDevice>>)> {
         let options = resync::shown(self.options().write(true));
         ensure!(self.rescue.is_none(), "{}: --rescue is for reading", image.display());
         ensure!(
@@ -113,7 +124,10 @@ impl Source {
         self.expect_image(image)?;
         let paths = self.paths(image)?;
         wait_for_ending_servers(&located(&paths, self.place.place()));
-        Ok(report::on_terminal(LogLevel::Warn, || options.open(paths))??)
+        let open = || options.open_with_files(&paths);
+        let (filesystem, files) = report::on_terminal(LogLevel::Warn, open)??;
+        let file = files.into_iter().flatten().find(|file| Path::new(file.name()) == path);
+        Ok((filesystem, file))
     }
 
     /// How many bytes a device of the file system could have, and whether it is an image file that

@@ -32,13 +32,14 @@ pub(crate) fn find(device: &dyn Device, sector_bytes: u32, place: Place) -> io::
     }
 }
 
-/// Whether btrfs is on `device`, as a whole or in a partition.
+/// Whether btrfs is on `device`, as a whole or in a partition, or was: a copy of a superblock that is
+/// left will do.
 pub(crate) fn holds_btrfs(device: &dyn Device, sector_bytes: u32) -> bool {
     let in_partition = || {
         let partitions = table::read(device, sector_bytes).ok().flatten().unwrap_or_default();
-        partitions.iter().any(|partition| has_superblock(device, partition, FIRST))
+        partitions.iter().any(|partition| has_superblock(device, partition, ALL))
     };
-    has_superblock(device, &whole(device), FIRST) || in_partition()
+    has_superblock(device, &whole(device), ALL) || in_partition()
 }
 
 /// Which copies of a superblock count. Copies of a file system that is long gone may be left.
@@ -46,6 +47,7 @@ type Copies = Range<usize>;
 
 const FIRST: Copies = 0..1;
 const OTHERS: Copies = 1..OFFSETS.len();
+const ALL: Copies = 0..OFFSETS.len();
 
 fn whole(device: &dyn Device) -> Partition {
     Partition { number: 0, offset: 0, len_bytes: device.len_bytes(), name: String::new() }

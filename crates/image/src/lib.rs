@@ -30,5 +30,5 @@ mod qcow2;
 mod qcow2;
 mod table;
 
-pub use open::{OBJECTS_BYTES, Opened, is_image, is_same, locate, open, open_within};
+pub use open::{OBJECTS_BYTES, Opened, is_image, is_same, locate, open};
 pub use place::Place;

@@ -47,7 +47,22 @@ impl Opened {
         Self::open_within(path, access, place, OBJECTS_BYTES)
     }
 
-    fn open_within(
+    /// Creates an empty file, for this user only.
+    ///
+    /// # Errors
+    /// Those of [`FileDevice::create_new`].
+    pub fn create(path: &Path) -> Result<Self, DeviceError> {
+        let file = Arc::new(FileDevice::create_new(path)?);
+        let host = Some(Stretch { file: Arc::clone(&file), offset: 0 });
+        Ok(Self { device: Arc::clone(&file) as Arc<dyn Device>, file: Some(file), host })
+    }
+
+    /// The same as [`open`](Self::open). If a URL leads to the disk, its cache and what is on its way
+    /// to and from the store take up to `objects_bytes` of memory, and not [`OBJECTS_BYTES`].
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_within(
         path: &Path,
         access: Access,
         place: Place,
@@ -120,20 +135,6 @@ fn is_qcow2(file: &FileDevice) -> bool {
 /// [`Opened::open`].
 pub fn open(path: &Path, access: Access, place: Place) -> Result<Arc<dyn Device>, DeviceError> {
     Ok(Opened::open(path, access, place)?.device)
-}
-
-/// The same as [`open`]. If a URL leads to the disk, its cache and what is on its way to and from
-/// the store take up to `objects_bytes` of memory, and not [`OBJECTS_BYTES`].
-///
-/// # Errors
-/// As for [`Opened::open`].
-pub fn open_within(
-    path: &Path,
-    access: Access,
-    place: Place,
-    objects_bytes: u64,
-) -> Result<Arc<dyn Device>, DeviceError> {
-    Ok(Opened::open_within(path, access, place, objects_bytes)?.device)
 }
 
 /// Whether the file or block device at `path` holds btrfs, as a whole or in a partition.

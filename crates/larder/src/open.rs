@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_device::{Access, Device};
+use larder_device::{Access, Device, FileDevice};
 use larder_filesystem::{ResyncProgress, Tuning, WriteCompression, WriteOptions, WritePolicy};
-use larder_image::Place;
+use larder_image::{Opened, Place};
 use larder_rescue::{
     Found, Past, Progress as SearchProgress, RescueError, find_newest_state, find_state, salvage,
 };
@@ -265,6 +265,21 @@ impl OpenOptions {
         self.open_devices(self.devices(paths)?)
     }
 
+    /// The same as [`open`](Self::open). Returns also those of `paths` that are regular files as a
+    /// whole, in their order, to change their length: nobody else writes to one that is held.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_with_files<P: AsRef<Path>>(
+        &self,
+        paths: impl IntoIterator<Item = P>,
+    ) -> Result<(Filesystem, Vec<Option<Arc<FileDevice>>>)> {
+        let opened = self.opened(paths)?;
+        let files = opened.iter().map(|opened| opened.file.clone()).collect();
+        let devices = opened.into_iter().map(|opened| opened.device).collect();
+        Ok((self.open_devices(devices)?, files))
+    }
+
     /// Finds the deleted files of the file system at `paths`, by reading all metadata on its devices
     /// once. Nothing may write there meanwhile.
     pub fn find_deleted<P: AsRef<Path>>(
@@ -280,7 +295,11 @@ impl OpenOptions {
         &self,
         paths: impl IntoIterator<Item = P>,
     ) -> Result<Vec<Arc<dyn Device>>> {
-        let mut devices: Vec<Arc<dyn Device>> = Vec::new();
+        Ok(self.opened(paths)?.into_iter().map(|opened| opened.device).collect())
+    }
+
+    fn opened<P: AsRef<Path>>(&self, paths: impl IntoIterator<Item = P>) -> Result<Vec<Opened>> {
+        let mut opened = Vec::new();
         let paths: Vec<P> = paths.into_iter().collect();
         for path in paths.iter().map(AsRef::as_ref) {
             // A seed may belong to other file systems too, and is only read.
@@ -292,9 +311,9 @@ impl OpenOptions {
                 (true, false) => Access::ReadWrite,
             };
             let memory = self.objects_bytes;
-            devices.push(larder_image::open_within(path, access, self.place, memory)?);
+            opened.push(Opened::open_within(path, access, self.place, memory)?);
         }
-        Ok(devices)
+        Ok(opened)
     }
 
     /// Opens the file system on `devices`, in any order.

@@ -1,6 +1,6 @@
 //! Files and block devices to make a file system on.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,13 +39,12 @@ impl Undo {
             && !larder_objects::is_url(path.as_os_str())
             && path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
         {
-            let device = || path.display().to_string();
             if new_len_bytes.is_none() {
-                return Err(MkfsError::NoLength { device: device() });
+                return Err(MkfsError::NoLength { device: path.display().to_string() });
             }
-            File::create_new(path)
-                .map_err(|source| DeviceError::Open { device: device(), source })?;
+            let image = Opened::create(path)?;
             self.made.push(path.to_owned());
+            return Ok(image);
         }
         let image = Opened::open(path, Access::ReadWrite, place)?;
         if !force {

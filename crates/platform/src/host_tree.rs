@@ -23,6 +23,7 @@ const AT_ONCE: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::N
 /// # Invariants
 /// - The user chose the path of the top, and symbolic links in it are the user's. Below the top no
 ///   link is followed: each directory is opened relative to the descriptor of the one above.
+/// - A path in it has names alone: one with `/` at its start or with `..` is refused.
 /// - Kind and attributes are those of the inode that is open, not of one that was there before.
 /// - Opening waits for nothing, also if a pipe takes the place of a file.
 #[derive(Debug)]
@@ -75,6 +76,9 @@ impl HostTree {
         while self.open.pop_if(|(open, _)| !path.starts_with(open)).is_some() {}
         let mut at = self.open.last().map_or(Path::new(""), |(open, _)| open).to_owned();
         for name in path.strip_prefix(&at).unwrap_or(path) {
+            if !is_name(name) {
+                return Err(Errno::INVAL.into());
+            }
             let opened =
                 open_quietly(self.innermost(), name, OFlags::DIRECTORY | OFlags::NOFOLLOW)?;
             at.push(name);
@@ -94,7 +98,8 @@ impl HostTree {
     fn place<'p>(&mut self, path: &'p Path) -> io::Result<(BorrowedFd<'_>, &'p OsStr)> {
         match (path.parent(), path.file_name()) {
             (Some(parent), Some(name)) => Ok((self.directory(parent)?, name)),
-            _ => Ok((self.top.as_fd(), OsStr::new("."))),
+            _ if path.as_os_str().is_empty() => Ok((self.top.as_fd(), OsStr::new("."))),
+            _ => Err(Errno::INVAL.into()),
         }
     }
 
@@ -171,6 +176,12 @@ impl Pinned {
     }
 }
 
+/// Whether a part of a path is a name in a directory.
+pub fn is_name(part: &OsStr) -> bool {
+    let bytes = part.as_bytes();
+    !bytes.is_empty() && !matches!(bytes, b"." | b"..") && !bytes.contains(&b'/')
+}
+
 /// Opens for reading, and keeps the time of last access if that is allowed.
 ///
 /// # Errors
@@ -238,6 +249,21 @@ mod tests {
         assert!(tree.status(file).is_err() && tree.names(deep).is_err());
         // What the user names may be a link.
         assert!(HostTree::below(&folder.join("tree/d")).unwrap().file(Path::new("f")).is_ok());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn no_path_leads_out_of_a_tree() {
+        let folder = folder();
+        let mut tree = HostTree::below(&folder.join("tree")).unwrap();
+        let secret = folder.join("secret");
+        for path in [Path::new("../secret"), Path::new("d/../../secret"), &secret] {
+            assert!(tree.directory(path).is_err() && tree.names(path).is_err());
+            assert!(tree.file(&path.join("f")).is_err() && tree.status(&path.join("f")).is_err());
+        }
+        for path in ["..", "d/..", "/"] {
+            assert!(tree.status(Path::new(path)).is_err() && tree.file(Path::new(path)).is_err());
+        }
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -5,7 +5,7 @@
 //! - [`FileExt`] and [`write_vectored_at`]: reads and writes at an offset of a file.
 //! - [`sync_directory`]: names that are durable.
 //! - [`FileTypeExt`], [`FileId`] and [`device_number`]: what a path leads to.
-//! - [`create_private_folders`]: folders for this user only.
+//! - [`create_private_folders`] and [`for_this_user_only`]: folders and files for this user only.
 //! - [`errno`]: the numbers of errors.
 //! - [`user`]: the owner of new files.
 //! - [`uptime`]: a clock that nobody sets.
@@ -30,14 +30,14 @@ mod wide;
 mod windows;
 
 #[cfg(target_os = "linux")]
-pub use host_tree::{HostTree, Pinned, open_quietly};
+pub use host_tree::{HostTree, Pinned, is_name, open_quietly};
 #[cfg(unix)]
 pub use unix::{
     FileExt, FileId, FileTypeExt, OsStrExt, OsStringExt, create_private_folders, device_number,
-    join, split, sync_directory, uptime, user, write_vectored_at,
+    for_this_user_only, join, split, sync_directory, uptime, user, write_vectored_at,
 };
 #[cfg(windows)]
 pub use windows::{
     FileExt, FileId, FileTypeExt, OsStrExt, OsStringExt, create_private_folders, device_number,
-    join, split, sync_directory, uptime, user, write_vectored_at,
+    for_this_user_only, join, split, sync_directory, uptime, user, write_vectored_at,
 };

@@ -1,9 +1,9 @@
 //! Unix: a name is bytes.
 
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -69,6 +69,12 @@ pub fn write_vectored_at(file: &File, bufs: &[IoSlice<'_>], offset: u64) -> io::
 /// Those of the system.
 pub fn create_private_folders(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Makes `options` give a file that they create to this user only: it has content of files that
+/// other users may not read.
+pub fn for_this_user_only(options: &mut OpenOptions) -> &mut OpenOptions {
+    options.mode(0o600)
 }
 
 /// The time since a moment in the past that stays the same while the system runs. It goes on while

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, FileType};
+use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::windows::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::windows::fs::FileExt as _;
@@ -208,6 +208,11 @@ impl FileId {
 /// Those of the system.
 pub fn create_private_folders(path: &Path) -> io::Result<()> {
     std::fs::create_dir_all(path)
+}
+
+/// Returns `options` as they are: who may read a file depends on its folder in Windows.
+pub fn for_this_user_only(options: &mut OpenOptions) -> &mut OpenOptions {
+    options
 }
 
 /// The number of a device, as btrfs has it: there are none in Windows.

@@ -1,11 +1,10 @@
 //! `larder export`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::Args;
-use larder_device::{Access, Device, FileDevice};
+use larder_device::{Device, FileDevice};
 use larder_objects::{Address, ObjectDevice};
 
 use crate::interrupt::HalfMade;
@@ -40,16 +39,13 @@ impl Export {
         let state = self.address.state.as_ref();
         let device = ObjectDevice::open_read_only(store, state, &options)?;
         let made = HalfMade::of(std::slice::from_ref(&self.image))?;
-        let named = || self.image.display().to_string();
-        std::fs::File::create_new(&self.image).with_context(named)?;
-        copy_out(&device, &self.image)?;
+        copy_out(&device, &FileDevice::create_new(&self.image)?)?;
         made.keep();
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn copy_out(device: &ObjectDevice, image: &Path) -> anyhow::Result<()> {
-    let file = FileDevice::open(image, Access::ReadWrite)?;
+fn copy_out(device: &ObjectDevice, file: &FileDevice) -> anyhow::Result<()> {
     file.set_len(device.len_bytes())?;
     let mut progress = Progress::of_bytes();
     let (mut at, mut copied) = (0, 0);

@@ -1,6 +1,6 @@
 //! Archives and trees, as tar and cp take them.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -132,4 +132,44 @@ fn what_comes_before_the_damage_of_an_archive_is_unpacked() {
         assert!(!said.contains("lost"), "{said}");
         assert_eq!(succeed(&format!("cat {image}:/in{number}/first")), "bread");
     }
+}
+
+/// A copy of an archive without `-a` is like one of its files: a default ACL says who may use what is
+/// made.
+#[test]
+fn what_an_archive_makes_inherits_acls() {
+    let scratch = Scratch::new();
+    let tree = scratch.path().join("tree");
+    for name in ["there/named/deep", "implied/deep"] {
+        fs::create_dir_all(tree.join(name)).expect("made");
+    }
+    fs::write(tree.join("there/named/file"), "bread").expect("written");
+    run("chmod", "2750 there/named", &tree);
+    run("tar", "-cf ../archive there implied/deep", &tree);
+    // A directory for cp, and one in an image.
+    let theirs = scratch.path().join("theirs");
+    fs::create_dir_all(theirs.join("there")).expect("made");
+    run("setfacl", "-R -d -m u:4322:rwx,g::rx,o:- .", &theirs);
+    let image = scratch.path().join("image").display().to_string();
+    succeed(&format!("mkfs -q -b 300M {image}"));
+    succeed(&format!("cp -a {}/. {image}:/", theirs.display()));
+    run("cp", "-rT . ../theirs", &tree);
+    let archive = File::open(scratch.path().join("archive")).expect("it is there");
+    let larder = Command::new(env!("CARGO_BIN_EXE_larder"))
+        .args(["cp", "-", &format!("{image}:/")])
+        .stdin(archive)
+        .status()
+        .expect("larder starts");
+    assert!(larder.success());
+    let copied = scratch.path().join("copied");
+    fs::create_dir(&copied).expect("made");
+    succeed(&format!("cp -a {image}:/. {}", copied.display()));
+    let acls = |folder: &Path| {
+        let names = ". there there/named there/named/file there/named/deep implied implied/deep";
+        let output = run("getfacl", &format!("-cpn {names}"), folder);
+        String::from_utf8(output.stdout).expect("names here are text")
+    };
+    let wanted = acls(&theirs);
+    assert!(wanted.matches("default:user:4322:rwx").count() > 5, "{wanted}");
+    assert_eq!(acls(&copied), wanted);
 }

@@ -18,6 +18,7 @@ mod occupied;
 mod options;
 mod owners;
 mod partitions;
+mod private;
 mod qcow2;
 mod receive;
 mod repair;

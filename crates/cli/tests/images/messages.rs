@@ -1,9 +1,9 @@
 //! Messages for wrong input: commands fail, name the operand that is wrong, and give the reason in
 //! the words of strerror(3), never a number of the operating system.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -390,5 +390,25 @@ fn missing_permission_is_named() {
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(&program);
         let output = command.args(words.split(' ')).current_dir(folder).output();
         fails(&output.expect("setpriv starts"), words, named);
+    }
+}
+
+/// An image whose first superblock is broken is still an image, also where a path of a mount could
+/// stand.
+#[test]
+fn an_image_without_its_first_superblock_is_no_path_of_a_mount() {
+    let scratch = folder();
+    let image = File::options().write(true).open(scratch.path().join("ok.img")).unwrap();
+    image.write_all_at(&[0; 4096], 64 << 10).unwrap();
+    for command in ["ls", "du", "tar", "subvolume list", "filesystem df", "check"] {
+        let [alone, with_path] = ["", ":/"].map(|path| {
+            let output = larder(scratch.path(), &format!("{command} ok.img{path}"));
+            let said = String::from_utf8_lossy(&output.stderr).replace(":/", "");
+            (output.status.code(), output.stdout, said)
+        });
+        if command != "check" {
+            assert_eq!(alone, with_path, "{command}");
+        }
+        assert!(!alone.2.contains("mount"), "{command}: {}", alone.2);
     }
 }

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use larder_format::{ChecksumType, ItemType, Node};
 use larder_testkit::manifest::assert_copied;
 use larder_testkit::sparse_file::sparse_copy;
 use larder_testkit::{Content, KernelImage, Profile, Scratch, damage};
@@ -237,4 +238,95 @@ fn a_part_is_chosen_by_path_and_pattern() {
     reads(&format!("restore -o {device} {}", to("one")));
     assert_eq!(names("one").len(), 6);
     assert!(fail(&format!("restore --path-regex ( {device} x")).contains("no regular expression"));
+}
+
+/// Replaces a name in all blocks of the root tree, and zeros the leaves of tree 256 that have
+/// nothing but entries of directories.
+fn rename_and_lose_entries(device: &Path, name: &str, other: &str) {
+    const NODE_BYTES: usize = 4096;
+    const SUPERBLOCK: usize = 64 << 10;
+    let mut bytes = fs::read(device).unwrap();
+    let fsid = bytes[SUPERBLOCK + 32..][..16].to_vec();
+    for at in (0..bytes.len()).step_by(NODE_BYTES).filter(|at| *at != SUPERBLOCK) {
+        let block = &mut bytes[at..][..NODE_BYTES];
+        if block[32..48] != fsid {
+            continue;
+        }
+        let (owner, level) = (u64::from_le_bytes(*block[88..].first_chunk().unwrap()), block[100]);
+        let is_of_entries = |kind| [ItemType::DIR_ITEM, ItemType::DIR_INDEX].contains(&kind);
+        let has_only_entries = level == 0
+            && Node::from_checked(block).iter_items().all(|(key, _)| is_of_entries(key.item_type));
+        if owner == 256 && has_only_entries {
+            block.fill(0);
+        } else if owner == 1 {
+            for at in 0..NODE_BYTES - name.len() {
+                if block[at..].starts_with(name.as_bytes()) {
+                    block[at..][..name.len()].copy_from_slice(other.as_bytes());
+                }
+            }
+            let checksum = ChecksumType::Crc32c.compute_block(block);
+            block[..4].copy_from_slice(checksum.as_bytes());
+        }
+    }
+    fs::write(device, bytes).unwrap();
+}
+
+/// An image may say that a subvolume has any name, such as a path that leads elsewhere. What no
+/// directory names any more is put below it.
+#[test]
+fn no_name_of_a_subvolume_leads_out_of_the_destination() {
+    let scratch = Scratch::new();
+    let outside = scratch.path().join("outside");
+    for (folder, path) in [("relative", "../outside"), ("absolute", outside.to_str().unwrap())] {
+        fs::create_dir(&outside).unwrap();
+        let image = KernelImage::empty(&small_nodes(folder));
+        let device = &image.devices()[0];
+        let name = "s".repeat(path.len());
+        let mount = image.mount("");
+        let subvolume = mount.path().join(&name);
+        run("btrfs", &format!("subvolume create {}", subvolume.display()));
+        fs::create_dir(subvolume.join("inner")).unwrap();
+        for number in 0..200 {
+            let name = format!("inner/a name that takes some room, {number}");
+            fs::write(subvolume.join(name), "bread").unwrap();
+        }
+        drop(mount);
+        rename_and_lose_entries(device, &name, path);
+        let (to, is_whole, said) = restore(device, &scratch, folder);
+        assert!(!is_whole && said.contains("no directory names it any more"), "{said}");
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "{path}");
+        let found = files(&to).into_iter().filter(|(_, content)| content == b"bread").count();
+        assert_eq!(found, 200, "{said}");
+        fs::remove_dir(&outside).unwrap();
+    }
+}
+
+/// The top level often has nothing but subvolumes, in one leaf. Without any copy of it, they are all
+/// there by their numbers.
+#[test]
+fn without_the_top_level_its_subvolumes_are_there() {
+    const NODE_BYTES: usize = 4096;
+    let image = KernelImage::empty(&small_nodes("top"));
+    let device = &image.devices()[0];
+    let mount = image.mount("");
+    for name in ["root", "home"] {
+        let subvolume = mount.path().join(name);
+        run("btrfs", &format!("subvolume create {}", subvolume.display()));
+        fs::write(subvolume.join("file"), name).unwrap();
+    }
+    drop(mount);
+    let mut bytes = fs::read(device).unwrap();
+    let fsid = bytes[(64 << 10) + 32..][..16].to_vec();
+    let is_of_top_level =
+        |block: &[u8]| block[32..48] == fsid && block[88..96] == 5_u64.to_le_bytes();
+    let blocks = bytes.chunks_exact_mut(NODE_BYTES);
+    let lost = blocks.filter(|block| is_of_top_level(block)).map(|block| block.fill(0)).count();
+    assert!(lost > 0);
+    fs::write(device, bytes).unwrap();
+    let scratch = Scratch::new();
+    let (to, is_whole, said) = restore(device, &scratch, "to");
+    assert!(!is_whole && said.contains("no subvolume with id 5"), "{said}");
+    let expected = [("lost+found/256/file", "root"), ("lost+found/257/file", "home")];
+    let expected = expected.map(|(path, content)| (PathBuf::from(path), content.into()));
+    assert_eq!(files(&to), expected.into_iter().collect(), "{said}");
 }

@@ -308,6 +308,16 @@ fn a_chain_goes_through_objects_and_back() {
     let mut btrfs = btrfs.spawn().unwrap();
     btrfs.stdin.take().unwrap().write_all(&parts).unwrap();
     assert!(btrfs.wait().unwrap().success());
+    // The owner of the directory may put anything in the place of the note.
+    let (note, victim) = (kernel.path().join(".larder-receiving"), kernel.path().join("victim"));
+    fs::write(&victim, "bread").unwrap();
+    for plant in ["ln -s victim", "ln victim", "chown 1 victim; mv victim"] {
+        shell(kernel.path(), &format!("{plant} .larder-receiving"));
+        refused(&["receive", "--from", &url, &kernel.path().display().to_string()]);
+        assert_eq!(fs::read(&note).unwrap(), b"bread");
+        assert!(note.symlink_metadata().is_ok());
+        fs::remove_file(&note).unwrap();
+    }
     said(larder().args(["receive", "--from", &url]).arg(kernel.path()));
     sender.assert_same(kernel.path(), &["one", "two", "three"]);
 }

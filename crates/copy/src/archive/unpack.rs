@@ -3,8 +3,12 @@
 //! The archive may be hostile: names that lead out of the destination are refused, nothing is
 //! created below an inode that is no directory, a map of a sparse file is bounded, and data is
 //! copied in pieces.
+//!
+//! # Invariants
+//! - A directory that the archive names before its content never lets more users in than the archive
+//!   says: until its attributes come, at last, it lets its owner alone in, or is as mkdir(2) makes it.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -19,10 +23,11 @@ use super::reader::{Member, TarReader};
 use super::sparse::{Ranges, read_map};
 use crate::course::Course;
 use crate::destination::{self, ACL_RECORDS, Destination};
-use crate::keep::{Keep, new_inode};
+use crate::keep::Keep;
 
 /// Permissions of directories without an entry in the archive.
 const PERMISSIONS: u32 = 0o755;
+const DIRECTORY: u32 = 0o040_000;
 
 /// Unpacks into one directory.
 pub struct Unpack<'a> {
@@ -30,8 +35,8 @@ pub struct Unpack<'a> {
     /// The path of the directory in the destination.
     directory: PathBuf,
     keep: Keep,
-    /// Directories that are known to be such, and not links.
-    known: HashSet<PathBuf>,
+    /// Directories that are known to be such, and not links; and whether they were made here.
+    known: HashMap<PathBuf, bool>,
     /// Directories with their final attributes: creating entries in them changes their times.
     directories: Vec<(PathBuf, Attributes)>,
     course: Course<'a>,
@@ -71,7 +76,7 @@ impl<'a> Unpack<'a> {
         keep: Keep,
         course: Course<'a>,
     ) -> Self {
-        let known = HashSet::from([directory.clone()]);
+        let known = HashMap::from([(directory.clone(), false)]);
         Self { destination, known, directory, keep, directories: Vec::new(), course }
     }
 
@@ -145,8 +150,16 @@ impl<'a> Unpack<'a> {
         }
         self.make_parents(path.parent().unwrap_or(Path::new("")))?;
         if is_directory {
-            self.make_directory(&path)?;
-            self.directories.push((path, attributes));
+            let is_in_new = path.parent().is_some_and(|it| self.known.get(it) == Some(&true));
+            let was_there =
+                if is_in_new { self.known.contains_key(&path) } else { self.is_directory(&path) };
+            if !was_there {
+                let new = self.keep.new_inode(DIRECTORY | attributes.permissions, 0o700);
+                self.make_directory(&path, &new)?;
+            }
+            if was_there || self.keep == Keep::Everything {
+                self.directories.push((path, attributes));
+            }
             return Ok(());
         }
         if kind == EntryType::Link {
@@ -190,7 +203,7 @@ impl<'a> Unpack<'a> {
     }
 
     fn is_directory(&mut self, path: &Path) -> bool {
-        if self.known.contains(path) {
+        if self.known.contains_key(path) {
             return true;
         }
         if !path.starts_with(&self.directory) || !self.destination.is_directory(path) {
@@ -198,7 +211,7 @@ impl<'a> Unpack<'a> {
         }
         let is_reached = self.is_reached(path);
         if is_reached {
-            self.known.insert(path.to_owned());
+            self.known.insert(path.to_owned(), false);
         }
         is_reached
     }
@@ -212,16 +225,17 @@ impl<'a> Unpack<'a> {
         missing.reverse();
         for directory in missing {
             if !self.is_directory(directory) {
-                self.make_directory(directory)?;
+                let new = self.keep.new_inode(DIRECTORY | PERMISSIONS, PERMISSIONS);
+                self.make_directory(directory, &new)?;
             }
         }
         Ok(())
     }
 
     /// Creates a directory whose parent is one, unless it exists.
-    fn make_directory(&mut self, path: &Path) -> anyhow::Result<()> {
-        self.destination.make_directory(path, &new_inode(0o040_000 | PERMISSIONS, 0))?;
-        self.known.insert(path.to_owned());
+    fn make_directory(&mut self, path: &Path, new: &NewInode) -> anyhow::Result<()> {
+        self.destination.make_directory(path, new)?;
+        self.known.insert(path.to_owned(), true);
         Ok(())
     }
 
@@ -423,7 +437,68 @@ fn parse_time(text: &str) -> anyhow::Result<Timestamp> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::io::{BufReader, Read};
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+    use crate::OntoHost;
+
+    /// An archive whose reader looks at the permissions of a directory.
+    struct Watching<'w> {
+        archive: &'w [u8],
+        directory: &'w Path,
+        seen: &'w mut Vec<u32>,
+    }
+
+    impl Read for Watching<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let found = fs::metadata(self.directory);
+            self.seen.extend(found.map(|found| found.permissions().mode() & 0o777));
+            let piece = into.len().min(512);
+            self.archive.read(&mut into[..piece])
+        }
+    }
+
+    #[test]
+    fn a_private_directory_is_private_while_it_is_filled() {
+        let mut builder = tar::Builder::new(Vec::new());
+        let mut add = |name: &str, entry_type: EntryType, mode: u32, data: &[u8]| {
+            let mut header = tar::Header::new_gnu();
+            header.set_entry_type(entry_type);
+            header.set_mode(mode);
+            header.set_size(data.len() as u64);
+            let (uid, gid) = larder_platform::user();
+            header.set_uid(uid.into());
+            header.set_gid(gid.into());
+            header.set_mtime(0);
+            builder.append_data(&mut header, name, data).unwrap();
+        };
+        add("private/", EntryType::Directory, 0o750, b"");
+        add("private/file", EntryType::Regular, 0o644, &[7; 5000]);
+        let archive = builder.into_inner().unwrap();
+        let folder = std::env::temp_dir().join(format!("larder-unpack-{}", std::process::id()));
+        // While they are filled, and at last.
+        let kinds = [
+            (Keep::Everything, [0o700, 0o750]),
+            (Keep::Permissions { umask: 0o027 }, [0o750, 0o750]),
+        ];
+        for (keep, expected) in kinds {
+            fs::create_dir_all(&folder).unwrap();
+            let directory = folder.join("private");
+            let mut seen = Vec::new();
+            let watching = Watching { archive: &archive, directory: &directory, seen: &mut seen };
+            let mut onto = OntoHost::below(&folder).unwrap();
+            let mut unpack = Unpack::new(&mut onto, PathBuf::new(), keep, Course::strict());
+            unpack.unpack(BufReader::with_capacity(512, watching)).unwrap();
+            drop(unpack);
+            drop(onto);
+            seen.dedup();
+            seen.extend(fs::metadata(&directory).map(|it| it.permissions().mode() & 0o777));
+            fs::remove_dir_all(&folder).unwrap();
+            assert_eq!(seen, expected, "{keep:?}");
+        }
+    }
 
     #[test]
     fn times_before_1970_count_nanoseconds_forward() {

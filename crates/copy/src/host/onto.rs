@@ -2,11 +2,18 @@
 //!
 //! The original may be hostile, and so may users of the destination. So nothing is ever written
 //! through a symbolic link: every directory is opened relative to its parent's descriptor without
-//! following links, and a file is created anew, or overwritten if it is one and no link. Attributes
-//! all go to one inode, through a descriptor, and to none of another kind than the one that was
-//! made. Otherwise a user who may rename there puts another file in its place, and that file gets
-//! the owner and permissions of the copy.
+//! following links, and a file is created anew, or overwritten if it is one and no link. Otherwise a
+//! user who may rename there puts another inode in the place of a copy, and that inode gets the
+//! owner and permissions of the copy.
+//!
+//! # Invariants
+//! - A path has names alone: one with `/` at its start or with `..` leads nowhere.
+//! - A name is looked up once, right after the copy was made or found. From then on the copy is its
+//!   descriptor; a directory that is closed meanwhile is its device and inode number.
+//! - What was made right before is of the kind that was asked for, and has no permission that was
+//!   not. A file or node has no other name, and a directory no content.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -14,12 +21,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use larder_filesystem::{FileType, NewInode, Timestamp};
-use larder_platform::HostTree;
+use larder_platform::{HostTree, is_name};
 use rustix::fs::{
-    AtFlags, CWD, FileType as NodeType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW,
-    Uid, XattrFlags,
+    AtFlags, CWD, Dir, FileType as NodeType, Gid, Mode, OFlags, Stat, Timespec, Timestamps,
+    UTIME_NOW, Uid, XattrFlags,
 };
 use rustix::io::Errno;
 
@@ -38,6 +45,9 @@ const PIN: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// The permissions that a directory needs while it is filled.
 const FILLED: u32 = 0o700;
 const SET_IDS: u32 = 0o6000;
+const DIRECTORY: u32 = 0o040_000;
+/// Reading, writing, searching.
+const PERMISSIONS: Mode = Mode::RWXU.union(Mode::RWXG).union(Mode::RWXO);
 /// The most directories that are open: a tree may be deeper than that.
 const MOST_OPEN: usize = 100;
 
@@ -56,8 +66,15 @@ pub struct OntoHost {
     /// It was there before.
     is_overwritten: bool,
     /// The link, device, pipe or socket that was made last.
-    node: Option<(PathBuf, NodeType)>,
+    node: Option<(PathBuf, OwnedFd)>,
+    /// All directories that were made or found, except the base, until they are finished.
+    directories: HashMap<PathBuf, Identity>,
 }
+
+/// The device and the number of an inode.
+type Identity = (u64, u64);
+
+const CHANGED: &str = "another inode took its place meanwhile";
 
 /// An open directory.
 #[derive(Debug)]
@@ -82,6 +99,16 @@ impl Directory {
     }
 }
 
+/// Whether a directory has no content.
+fn is_empty(directory: &OwnedFd) -> io::Result<bool> {
+    for entry in Dir::read_from(directory)? {
+        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 impl Drop for Directory {
     fn drop(&mut self) {
         if let Some(mode) = self.last {
@@ -99,16 +126,31 @@ impl OntoHost {
         let base = rustix::fs::openat(CWD, directory, flags, Mode::empty())?;
         let tree = HostTree::of(base.try_clone()?);
         let (path, base) = (directory.to_owned(), Directory::of(base));
-        let (file, node, is_overwritten) = Default::default();
-        Ok(Self { base, path, tree, open: Vec::new(), file, is_overwritten, node })
+        let (file, node, is_overwritten, directories) = Default::default();
+        Ok(Self { base, path, tree, open: Vec::new(), file, is_overwritten, node, directories })
     }
 
     /// The directory that contains `path`, and the name there: `.` for the base itself.
     fn place<'p>(&mut self, path: &'p Path) -> anyhow::Result<(&Directory, &'p OsStr)> {
         match (path.parent(), path.file_name()) {
             (Some(parent), Some(name)) => Ok((self.directory(parent)?, name)),
-            _ => Ok((&self.base, OsStr::new("."))),
+            _ if path.as_os_str().is_empty() => Ok((&self.base, OsStr::new("."))),
+            _ => bail!("the path leads out of the destination"),
         }
+    }
+
+    /// Makes the directories on the way to `path` that are missing, for this user only.
+    ///
+    /// # Errors
+    /// Those of making them; something else is in the way.
+    pub fn make_way_to(&mut self, path: &Path) -> anyhow::Result<()> {
+        let above: Vec<&Path> = path.ancestors().skip(1).collect();
+        for directory in above.into_iter().rev().filter(|it| it.file_name().is_some()) {
+            if !self.is_directory(directory) {
+                self.make_directory(directory, &Keep::Everything.new_inode(DIRECTORY, 0o700))?;
+            }
+        }
+        Ok(())
     }
 
     fn directory(&mut self, path: &Path) -> anyhow::Result<&Directory> {
@@ -116,22 +158,32 @@ impl OntoHost {
         let known = self.open.last().map_or(Path::new(""), |(open, _)| open).to_owned();
         let mut below = known.clone();
         for name in path.strip_prefix(&known)? {
+            ensure!(is_name(name), "the path leads out of the destination");
             below.push(name);
             let above = self.innermost().descriptor.as_fd();
             let opened = Directory::open(above, name)?;
-            self.enter(below.clone(), opened);
+            self.enter(below.clone(), opened)?;
         }
         Ok(self.innermost())
     }
 
     /// Adds the directory at `path`, which lies in the innermost one.
-    fn enter(&mut self, path: PathBuf, directory: Directory) {
+    ///
+    /// # Errors
+    /// It is not the one that was there before.
+    fn enter(&mut self, path: PathBuf, directory: Directory) -> anyhow::Result<()> {
+        let found = identity(&rustix::fs::fstat(&directory.descriptor)?);
+        match self.directories.get(&path) {
+            Some(known) => ensure!(*known == found, CHANGED),
+            None => drop(self.directories.insert(path.clone(), found)),
+        }
         self.open.push((path, directory));
         if self.open.len() > MOST_OPEN
             && let Some(spare) = self.open.iter().position(|(_, it)| it.last.is_none())
         {
             self.open.remove(spare);
         }
+        Ok(())
     }
 
     fn innermost(&self) -> &Directory {
@@ -157,6 +209,17 @@ impl OntoHost {
         }
     }
 
+    /// Holds the node of this kind that was made at `path`.
+    fn hold(&mut self, path: &Path, kind: NodeType) -> anyhow::Result<()> {
+        let (above, name) = self.place(path)?;
+        let pinned = rustix::fs::openat(&above.descriptor, name, PIN, Mode::empty())?;
+        let status = rustix::fs::fstat(&pinned)?;
+        let is_it = kind == NodeType::from_raw_mode(status.st_mode) && status.st_nlink == 1;
+        ensure!(is_it, CHANGED);
+        self.node = Some((path.to_owned(), pinned));
+        Ok(())
+    }
+
     fn made(&self, path: &Path) -> anyhow::Result<&File> {
         let made = self.file.as_ref().filter(|(made, _)| made == path);
         made.map(|(_, file)| file).context("no file was made")
@@ -168,17 +231,25 @@ impl Destination for OntoHost {
         self.file = None;
         let (above, name) = self.place(path)?;
         let mode = Mode::from_raw_mode(new.mode | FILLED);
-        let last = match rustix::fs::mkdirat(&above.descriptor, name, mode) {
-            Ok(()) => Some(new.mode).filter(|mode| mode & FILLED != FILLED),
-            Err(Errno::EXIST) => None,
+        let is_new = match rustix::fs::mkdirat(&above.descriptor, name, mode) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
             Err(error) => return Err(error).context("cannot make the directory"),
         };
-        if path.file_name().is_some() {
-            let mut made = Directory::open(above.descriptor.as_fd(), name)?;
-            made.last = last.map(|mode| Mode::from_raw_mode(mode & !new.umask));
-            self.enter(path.to_owned(), made);
+        if path.file_name().is_none() {
+            return Ok(());
         }
-        Ok(())
+        let mut opened = Directory::open(above.descriptor.as_fd(), name)?;
+        if is_new {
+            let status = rustix::fs::fstat(&opened.descriptor)?;
+            let has_others = Mode::from_raw_mode(status.st_mode) & PERMISSIONS & !mode;
+            ensure!(has_others.is_empty() && is_empty(&opened.descriptor)?, CHANGED);
+            if new.mode & FILLED != FILLED {
+                opened.last = Some(Mode::from_raw_mode(new.mode & !new.umask));
+            }
+            self.directories.remove(path);
+        }
+        self.enter(path.to_owned(), opened)
     }
 
     fn is_directory(&mut self, path: &Path) -> bool {
@@ -234,20 +305,21 @@ impl Destination for OntoHost {
         };
         let (mode, (major, minor)) = (Mode::from_raw_mode(new.mode), new.device);
         let device = rustix::fs::makedev(major, minor);
-        self.node = Some((path.to_owned(), kind));
         self.replace(path, remove, |above, name| {
             rustix::fs::mknodat(above, name, kind, mode, device)
-        })
+        })?;
+        self.hold(path, kind)
     }
 
     fn make_symlink(&mut self, path: &Path, target: &OsStr) -> anyhow::Result<()> {
-        self.node = Some((path.to_owned(), NodeType::Symlink));
-        self.replace(path, remove, |above, name| rustix::fs::symlinkat(target, above, name))
+        self.replace(path, remove, |above, name| rustix::fs::symlinkat(target, above, name))?;
+        self.hold(path, NodeType::Symlink)
     }
 
     fn link(&mut self, path: &Path, original: &Path) -> anyhow::Result<()> {
         let mut above = rustix::io::fcntl_dupfd_cloexec(&self.base.descriptor, 0)?;
         for name in original.parent().into_iter().flatten() {
+            ensure!(is_name(name), "the path leads out of the destination");
             above = rustix::fs::openat(&above, name, OPEN_DIRECTORY, Mode::empty())?;
         }
         let old = original.file_name().context("a hard link to nothing")?;
@@ -257,25 +329,29 @@ impl Destination for OntoHost {
     }
 
     fn finish(&mut self, path: &Path, attributes: Attributes) -> anyhow::Result<NotKept> {
-        let file = self.file.take().filter(|(made, _)| made == path).map(|(_, file)| file);
+        let file = self.file.take().filter(|(made, _)| made == path);
         let had_acl = file.is_some() && self.is_overwritten;
         let node = self.node.take().filter(|(made, _)| made == path);
-        let kind = node.map_or(NodeType::Directory, |(_, kind)| kind);
+        let made = file.map(|(_, file)| file.into()).or(node.map(|(_, node)| node));
+        let known = self.directories.remove(path);
         let (above, name) = self.place(path)?;
         let drops_acls = above.passes_acl_on || had_acl;
-        let inode = match file {
-            Some(file) => file.into(),
+        let inode = match made {
+            Some(made) => made,
             None => {
-                let pinned = rustix::fs::openat(&above.descriptor, name, PIN, Mode::empty())?;
-                let status = rustix::fs::fstat(&pinned)?;
-                let is_it = kind == NodeType::from_raw_mode(status.st_mode);
-                let is_alone = kind == NodeType::Directory || status.st_nlink == 1;
-                ensure!(is_it && is_alone, "another inode took its place meanwhile");
-                pinned
+                let found = rustix::fs::openat(&above.descriptor, name, PIN, Mode::empty())?;
+                let is_base = path.file_name().is_none();
+                let is_it = known == Some(identity(&rustix::fs::fstat(&found)?));
+                ensure!(is_base || is_it, CHANGED);
+                found
             }
         };
         give(inode.as_fd(), attributes, drops_acls)
     }
+}
+
+fn identity(status: &Stat) -> Identity {
+    (status.st_dev, status.st_ino)
 }
 
 /// Gives the inode that is open, or pinned, its attributes, in an order in which none undoes
@@ -391,49 +467,103 @@ fn timespec(time: Option<Timestamp>) -> Timespec {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, Permissions};
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use rustix::fs::mknodat;
 
     use super::*;
 
+    /// A pipe, a symbolic link and a directory are made; then inodes of all kinds take their places.
     #[test]
-    fn attributes_do_not_go_through_a_link_that_takes_the_place_of_a_copy() {
+    fn attributes_go_to_no_inode_that_takes_the_place_of_a_copy() {
         let folder = std::env::temp_dir().join(format!("larder-onto-{}", std::process::id()));
-        let (victim, copies) = (folder.join("victim"), folder.join("copies"));
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(&victim, "").unwrap();
-        fs::set_permissions(&victim, Permissions::from_mode(0o600)).unwrap();
-        fs::create_dir(&copies).unwrap();
-        let mut onto = OntoHost::below(&copies).unwrap();
+        let copies = folder.join("copies");
+        fs::create_dir_all(&copies).unwrap();
         let new = |mode| NewInode { mode, uid: 0, gid: 0, umask: 0, device: (0, 0) };
-        let permissions = || Attributes { permissions: Some(0o777), ..Attributes::default() };
-        let (pipe, directory) = (Path::new("pipe"), Path::new("directory"));
-        onto.make_node(pipe, &new(0o010_600)).unwrap();
-        onto.make_directory(directory, &new(0o700)).unwrap();
-        fs::remove_file(copies.join(pipe)).unwrap();
-        fs::remove_dir(copies.join(directory)).unwrap();
-        for path in [pipe, directory] {
-            symlink(&victim, copies.join(path)).unwrap();
-            onto.finish(path, permissions()).unwrap_err();
-        }
-        // Neither to another file that is renamed, or that has other names.
-        for other in ["moved", "victim"] {
-            let other = folder.join(other);
-            fs::write(&other, "").unwrap();
-            fs::set_permissions(&other, Permissions::from_mode(0o600)).unwrap();
-            onto.make_node(pipe, &new(0o010_600)).unwrap();
-            fs::remove_file(copies.join(pipe)).unwrap();
-            fs::hard_link(&other, copies.join(pipe)).unwrap();
-            if other != victim {
-                fs::remove_file(&other).unwrap();
+        let put = |kind: &str, path: &Path| match kind {
+            "file" => fs::write(path, "").unwrap(),
+            "directory" => fs::create_dir(path).unwrap(),
+            "link" => symlink("nowhere", path).unwrap(),
+            "link to a file" => symlink(folder.join("victim"), path).unwrap(),
+            "further name" => fs::hard_link(folder.join("victim"), path).unwrap(),
+            _ => mknodat(CWD, path, NodeType::Fifo, Mode::empty(), 0).unwrap(),
+        };
+        let of = |path: &Path| {
+            let found = fs::symlink_metadata(path).unwrap();
+            (found.permissions().mode(), found.mtime())
+        };
+        for made in ["pipe", "link", "directory"] {
+            for other in ["file", "directory", "link", "pipe", "link to a file", "further name"] {
+                let mut onto = OntoHost::below(&copies).unwrap();
+                let (name, victim) = (Path::new("name"), folder.join("victim"));
+                fs::write(&victim, "").unwrap();
+                match made {
+                    "pipe" => onto.make_node(name, &new(0o010_600)).unwrap(),
+                    "link" => onto.make_symlink(name, OsStr::new("nowhere")).unwrap(),
+                    _ => onto.make_directory(name, &new(0o700)).unwrap(),
+                }
+                fs::rename(copies.join(name), folder.join("original")).unwrap();
+                put(other, &copies.join(name));
+                let before = (of(&copies.join(name)), of(&victim));
+                let attributes = Attributes {
+                    permissions: (made != "link").then_some(0o777),
+                    mtime: Some(Timestamp { seconds: 1, nanoseconds: 0 }),
+                    ..Attributes::default()
+                };
+                // A node that is held gets them, wherever it is now.
+                let finished = onto.finish(name, attributes);
+                assert_eq!(finished.is_ok(), made != "directory", "{made} {other}");
+                assert_eq!((of(&copies.join(name)), of(&victim)), before, "{made} {other}");
+                fs::remove_dir_all(&folder).unwrap();
+                fs::create_dir_all(&copies).unwrap();
             }
-            onto.finish(pipe, permissions()).unwrap_err();
-            assert_eq!(
-                fs::metadata(copies.join(pipe)).unwrap().permissions().mode() & 0o777,
-                0o600
-            );
         }
-        assert_eq!(fs::metadata(&victim).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn no_path_leads_out_of_the_destination() {
+        let folder = std::env::temp_dir().join(format!("larder-onto-out-{}", std::process::id()));
+        fs::create_dir_all(folder.join("in")).unwrap();
+        fs::create_dir_all(folder.join("out")).unwrap();
+        fs::write(folder.join("out/file"), "").unwrap();
+        symlink(folder.join("out"), folder.join("in/link")).unwrap();
+        let mut onto = OntoHost::below(&folder.join("in")).unwrap();
+        let new = NewInode { mode: 0o100_600, uid: 0, gid: 0, umask: 0, device: (0, 0) };
+        let out = folder.join("out");
+        for path in [Path::new("../out"), Path::new("link/../../out"), Path::new("link"), &out] {
+            let (name, file) = (&path.join("name"), &path.join("file"));
+            onto.make_way_to(name).unwrap_err();
+            onto.make_file(name, &new).unwrap_err();
+            onto.make_directory(name, &new).unwrap_err();
+            onto.link(Path::new("name"), file).unwrap_err();
+            onto.finish(file, Attributes::default()).unwrap_err();
+            assert!(onto.overwrite_file(file, Keep::Permissions { umask: 0 }).is_err());
+        }
+        assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
+        onto.make_way_to(Path::new("a/b/name")).unwrap();
+        let made = fs::metadata(folder.join("in/a/b")).unwrap();
+        assert_eq!(made.permissions().mode() & 0o777, 0o700);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// Deeper than directories are held open.
+    #[test]
+    fn a_directory_that_was_closed_meanwhile_is_known_again() {
+        let folder = std::env::temp_dir().join(format!("larder-onto-deep-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let mut onto = OntoHost::below(&folder).unwrap();
+        let new = NewInode { mode: 0o700, uid: 0, gid: 0, umask: 0, device: (0, 0) };
+        let deep: PathBuf = (0..MOST_OPEN + 2).map(|_| "d").collect();
+        let mut paths: Vec<_> = deep.ancestors().filter(|it| it.file_name().is_some()).collect();
+        paths.reverse();
+        paths.iter().for_each(|path| onto.make_directory(path, &new).unwrap());
+        onto.make_directory(Path::new("other"), &new).unwrap();
+        fs::rename(folder.join("d"), folder.join("away")).unwrap();
+        fs::create_dir_all(folder.join(&deep)).unwrap();
+        assert!(!onto.is_directory(&deep));
+        onto.make_file(&deep.join("file"), &NewInode { mode: 0o100_600, ..new }).unwrap_err();
         fs::remove_dir_all(folder).unwrap();
     }
 }

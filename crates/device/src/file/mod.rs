@@ -18,7 +18,7 @@ use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use larder_platform::{FileExt, write_vectored_at};
+use larder_platform::{FileExt, for_this_user_only, write_vectored_at};
 use parking_lot::Mutex;
 
 use crate::device::total_len;
@@ -72,15 +72,23 @@ impl FileDevice {
         Self::open_with(path.as_ref(), access, OpenOptions::new().read(true))
     }
 
-    /// Creates a file of `len_bytes` zeros that takes no space, or makes an existing one so. Opens
-    /// it for writing, with the errors of [`open`](Self::open); a file in use is left as it was.
+    /// Creates a file of `len_bytes` zeros that takes no space, for this user only, or makes an
+    /// existing one so. Opens it for writing, with the errors of [`open`](Self::open); a file in use is left as it was.
     pub fn create(path: impl AsRef<Path>, len_bytes: u64) -> Result<Self, DeviceError> {
         let mut options = OpenOptions::new();
-        options.read(true).create(true);
+        for_this_user_only(options.read(true).create(true));
         let device = Self::open_with(path.as_ref(), Access::ReadWrite, &mut options)?;
         device.set_len(0)?;
         device.set_len(len_bytes)?;
         Ok(device)
+    }
+
+    /// Creates an empty file, for this user only, and opens it for writing. It fails if there is
+    /// anything at `path`.
+    pub fn create_new(path: impl AsRef<Path>) -> Result<Self, DeviceError> {
+        let mut options = OpenOptions::new();
+        for_this_user_only(options.read(true).create_new(true));
+        Self::open_with(path.as_ref(), Access::ReadWrite, &mut options)
     }
 
     fn open_with(

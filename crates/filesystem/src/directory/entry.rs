@@ -3,13 +3,14 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use larder_format::item::{self, NAME_MAX};
+use larder_format::item;
 use larder_format::{FormatError, ItemType, objectid};
 use larder_platform::OsStrExt;
 
 use crate::error::Result;
 use crate::handle::directory::Directory;
 use crate::handle::inode::Inode;
+use crate::item::links::check_name;
 use crate::item::metadata::FileType;
 
 /// An entry of a directory (`DIR_INDEX`).
@@ -83,16 +84,11 @@ impl Entry {
 
 impl DirEntry {
     pub(super) fn from_item(index: u64, entry: &item::DirEntry<'_>) -> Result<Self, FormatError> {
-        let invalid = |problem: &str| FormatError::invalid("directory entry", problem);
-        let name = entry.name;
-        let is_name = !name.is_empty() && !name.contains(&b'/') && !name.contains(&0);
-        if !is_name || name == b"." || name == b".." || name.len() > NAME_MAX {
-            return Err(invalid("the name is invalid"));
-        }
+        check_name("directory entry", entry.name)?;
         let target = Target::from_item(entry)?;
         let file_type = FileType::from_format(entry.file_type())
-            .ok_or_else(|| invalid("its file type is none"))?;
-        Ok(Self { index, name: name.to_vec(), target, file_type })
+            .ok_or_else(|| FormatError::invalid("directory entry", "its file type is none"))?;
+        Ok(Self { index, name: entry.name.to_vec(), target, file_type })
     }
 }
 

@@ -17,6 +17,7 @@ use crate::inode::attributes::SetAttributes;
 use crate::item::attribute::attribute;
 use crate::item::metadata::FileType;
 use crate::item::new::{NewInode, NewItem, inline_item, new_item};
+use crate::xattr::capability::check_capability;
 use crate::xattr::set::check_plain_xattr;
 
 /// Items of a new inode and its name, besides extended attributes: inode and reference, extent,
@@ -97,7 +98,10 @@ fn check_whole(directory: &Inode, file_type: FileType, whole: &WholeInode<'_>) -
     if whole.attributes.flags.is_some() {
         return Err(Error::Invalid("flags are set once it is made"));
     }
-    whole.xattrs.iter().try_for_each(|(name, _)| check_plain_xattr(file_type, name))
+    whole.xattrs.iter().try_for_each(|(name, value)| {
+        check_plain_xattr(file_type, name)?;
+        check_capability(name, value)
+    })
 }
 
 /// The items of extended attributes: attributes of the same hash share one.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use larder_format::item::{InodeExtrefs, InodeRefs};
+use larder_format::item::{InodeExtrefs, InodeRefs, NAME_MAX};
 use larder_format::{FormatError, ItemType, Key};
 
 use crate::error::Result;
@@ -16,6 +16,15 @@ pub struct Link {
     pub index: u64,
     /// The name.
     pub name: OsString,
+}
+
+/// Refuses a name that no directory can have: in a path it would lead elsewhere.
+pub(crate) fn check_name(item: &'static str, name: &[u8]) -> Result<(), FormatError> {
+    let is_name = !name.is_empty() && !name.contains(&b'/') && !name.contains(&0);
+    if !is_name || matches!(name, b"." | b"..") || name.len() > NAME_MAX {
+        return Err(FormatError::invalid(item, "the name is invalid"));
+    }
+    Ok(())
 }
 
 /// Calls `visit` with the parent, index and name of each reference of an `INODE_REF` or

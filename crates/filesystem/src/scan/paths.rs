@@ -5,13 +5,13 @@ use std::collections::hash_map::Entry;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use larder_format::{FormatError, Key, objectid};
+use larder_format::{FormatError, ItemType, Key, objectid};
 use larder_platform::{OsStrExt, OsStringExt};
 
 use crate::error::Result;
 use crate::handle::inode::Inode;
 use crate::handle::subvolume::Subvolume;
-use crate::item::links::Link;
+use crate::item::links::{Link, check_name};
 
 /// The most names that are cached; then all are dropped.
 const MOST_NAMES: usize = 1 << 16;
@@ -66,6 +66,8 @@ impl Paths {
 
     /// The path of a name from the root of the subvolume, without a slash at either end.
     pub fn of(&mut self, link: &Link) -> Result<PathBuf> {
+        let named = Key::new(link.parent, ItemType::DIR_INDEX, link.index);
+        self.check(named, link.name.as_bytes())?;
         let directory = self.directory(link.parent)?;
         let slash: &[u8] = if directory.is_empty() { b"" } else { b"/" };
         Ok(OsString::from_vec([directory, slash, link.name.as_bytes()].concat()).into())
@@ -78,8 +80,9 @@ impl Paths {
         let mut at = number;
         while at != objectid::FIRST_FREE {
             let (key, link) = self.name(at)?;
-            parts.push(link.name.as_bytes().to_vec());
-            let (key, parent) = (*key, link.parent);
+            let (key, parent, name) = (*key, link.parent, link.name.as_bytes().to_vec());
+            self.check(key, &name)?;
+            parts.push(name);
             if parent == landmark {
                 let problem = FormatError::invalid("inode reference", "it closes a loop");
                 return Err(self.subvolume.bad_item(key, problem));
@@ -91,6 +94,10 @@ impl Paths {
         }
         parts.reverse();
         Ok(parts.join(&b'/'))
+    }
+
+    fn check(&self, key: Key, name: &[u8]) -> Result<()> {
+        check_name("inode reference", name).map_err(|problem| self.subvolume.bad_item(key, problem))
     }
 
     fn name(&mut self, number: u64) -> Result<&(Key, Link)> {

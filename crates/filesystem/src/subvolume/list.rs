@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::handle::filesystem::Filesystem;
 use crate::handle::inode::Inode;
 use crate::handle::subvolume::Subvolume;
+use crate::item::links::check_name;
 use crate::item::subvolume_info::{SubvolumeInfo, SubvolumeName};
 use crate::scan::paths::Paths;
 
@@ -60,6 +61,10 @@ impl Filesystem {
                 return Err(Error::NoSuchSubvolume(id));
             }
             let parent = self.subvolume_by_id(name.parent)?;
+            check_name("root reference", &name.name).map_err(|problem| {
+                let key = Key::new(at, ItemType::ROOT_BACKREF, name.parent);
+                Error::item(objectid::ROOT_TREE, key, problem)
+            })?;
             parts.push(name.name);
             let directory = Paths::new(parent).directory(name.directory)?.to_vec();
             if !directory.is_empty() {

@@ -3,6 +3,7 @@
 //! # Invariants
 //! - An inode that is known to have no capabilities has none in its tree. This becomes known with
 //!   the state locked, and is forgotten before an attribute is set.
+//! - Only what a kernel would store is set: capabilities of a revision, in its length.
 
 use crate::changed::apply;
 use crate::error::{Error, Result};
@@ -13,6 +14,19 @@ use crate::operation::inode_change::{InodeChange, ItemReservation};
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 /// The inode and the attribute.
 const ITEMS: u64 = 2;
+/// The revisions in the upper byte of `magic_etc`, and the length of `struct vfs_cap_data` and of
+/// `struct vfs_ns_cap_data`.
+const FORMS: [(u8, usize); 2] = [(2, 20), (3, 24)];
+
+/// Refuses a `value` of the attribute `name` if it should be capabilities and is none. The kernel
+/// takes nothing for none.
+pub(crate) fn check_capability(name: &[u8], value: &[u8]) -> Result<()> {
+    let is_form = |&(revision, len)| value.len() == len && value[3] == revision;
+    if name == CAPABILITY && !value.is_empty() && !FORMS.iter().any(is_form) {
+        return Err(Error::Invalid("these are no capabilities of a program"));
+    }
+    Ok(())
+}
 
 /// Removes capabilities from a regular file whose content is about to change. They are searched for
 /// once.

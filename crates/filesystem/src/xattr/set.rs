@@ -18,6 +18,7 @@ use crate::item::metadata::FileType;
 use crate::item::property::{COMPRESSION, can_compress, compression_flags, set_compression};
 use crate::live::inode::{InodeState, LiveInode};
 use crate::operation::inode_change::{InodeChange, ItemReservation};
+use crate::xattr::capability::check_capability;
 
 /// The attribute and the inode.
 const ITEMS: u64 = 2;
@@ -55,7 +56,10 @@ impl Inode {
         match name {
             acl::ACCESS | acl::DEFAULT => self.set_acl(name, value),
             COMPRESSION => self.set_compression(value, mode),
-            _ => self.change_xattr(name, Some(value), mode, |_| Ok(())),
+            _ => {
+                check_capability(name, value)?;
+                self.change_xattr(name, Some(value), mode, |_| Ok(()))
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use larder::{AllocateMode, SetAttributes, XattrMode};
 use larder_testkit::{Content, ImageSpec, KernelImage, Scale, clone_range, dedupe_range};
 use rustix::fs::{FallocateFlags, XattrFlags, fallocate, fgetxattr, fsetxattr};
+use rustix::io::Errno;
 
 use super::{check, open};
 
@@ -115,4 +116,33 @@ fn changing_a_program_removes_its_capabilities() {
     fs.sync().unwrap();
     drop((root, fs));
     check(&image, "capabilities");
+}
+
+/// Of each length and revision: only what the kernel stores.
+#[test]
+fn only_capabilities_are_stored_as_such() {
+    let image = KernelImage::build(
+        &ImageSpec::new("forms-of-capabilities"),
+        &Content::new(99).scale(Scale::Small),
+    );
+    let of = |len, revision| [&[0, 0, 0, revision], &[0; 24][..]].concat()[..len].to_vec();
+    let values: Vec<Vec<u8>> =
+        (0..=28).flat_map(|len| (0..=4).map(move |revision| of(len, revision))).collect();
+    let mount = image.mount("noatime");
+    let file = File::create(mount.path().join("theirs")).unwrap();
+    let theirs: Vec<_> = values
+        .iter()
+        .map(|value| fsetxattr(&file, CAPABILITY, value, XattrFlags::empty()).err())
+        .collect();
+    drop((file, mount));
+    // One of each revision, and nothing, five times.
+    assert_eq!(theirs.iter().filter(|error| error.is_none()).count(), 7);
+    let fs = open(&image);
+    let root = fs.subvolume("/").unwrap();
+    let file = root.create("ours", 0o755).unwrap();
+    let ours = values.iter().map(|value| {
+        let set = file.set_xattr(CAPABILITY, value, XattrMode::Any);
+        set.err().map(|error| Errno::from_raw_os_error(error.errno()))
+    });
+    assert_eq!(ours.collect::<Vec<_>>(), theirs);
 }

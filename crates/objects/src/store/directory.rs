@@ -130,6 +130,7 @@ impl Directory {
             return Err(ErrorKind::NotFound.into());
         }
         let temporaries = self.path(TEMPORARIES);
+        refuse_link(&temporaries)?;
         create_directories(&temporaries)?;
         create_directories(path.parent().expect("a file is in a directory"))?;
         // What cannot be removed is in nobody's way.
@@ -266,9 +267,20 @@ fn is_hidden(path: &Path) -> bool {
 
 /// Locks the file `path`. The caller waits until no other process has it locked.
 fn locked(path: &Path) -> io::Result<File> {
-    let file = File::create(path)?;
+    refuse_link(path)?;
+    let file = File::options().write(true).create(true).truncate(false).open(path)?;
     file.lock()?;
     Ok(file)
+}
+
+/// Refuses a link in the place of what the store makes and empties for itself: it would do so
+/// elsewhere.
+fn refuse_link(path: &Path) -> io::Result<()> {
+    if path.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
+        let message = format!("{}: is a symbolic link: remove it", path.display());
+        return Err(io::Error::new(ErrorKind::PermissionDenied, message));
+    }
+    Ok(())
 }
 
 /// Creates `directory` and those above it, and makes their names durable.
@@ -310,6 +322,28 @@ mod tests {
         assert!(!left.exists() && used.path().exists());
         assert_eq!(temporaries.read_dir().unwrap().count(), 1);
         assert_eq!(store.list("").unwrap().len(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_in_the_place_of_its_own_files_lead_the_store_nowhere() {
+        use std::os::unix::fs::symlink;
+
+        let folder = tempfile::tempdir().unwrap();
+        let (root, other) = (folder.path().join("pantry"), folder.path().join("other"));
+        fs::create_dir(&other).unwrap();
+        let kept = other.join("kept");
+        fs::write(&kept, "bread").unwrap();
+        let store = Directory::new(&root);
+        store.create("manifest", Bytes::from_static(b"butter")).unwrap();
+        let version = store.get_versioned("manifest").unwrap().version;
+        symlink(&kept, root.join(LOCK)).unwrap();
+        store.try_replace("manifest", Bytes::from_static(b"jam"), &version).unwrap_err();
+        fs::remove_file(root.join(LOCK)).unwrap();
+        fs::remove_dir(root.join(TEMPORARIES)).unwrap();
+        symlink(&other, root.join(TEMPORARIES)).unwrap();
+        Directory::new(&root).try_create("maps/1", Bytes::from_static(b"jam")).unwrap_err();
+        assert_eq!(fs::read(&kept).unwrap(), b"bread");
     }
 
     #[test]

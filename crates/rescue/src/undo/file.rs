@@ -17,6 +17,7 @@ use larder_format::ChecksumType;
 use larder_platform::OsStrExt;
 use larder_platform::OsStringExt;
 use larder_platform::errno::in_words;
+use larder_platform::for_this_user_only;
 
 const MAGIC: &[u8; 16] = b"larder undo 1\n\0\0";
 const END: u32 = u32::MAX;
@@ -137,7 +138,8 @@ impl Writer {
         names: &[PathBuf],
         overlays: &[Arc<Overlay>],
     ) -> Result<Self, UndoError> {
-        let made = OpenOptions::new().write(true).create_new(true).open(path);
+        let mut options = OpenOptions::new();
+        let made = for_this_user_only(options.write(true).create_new(true)).open(path);
         let file = made.map_err(|source| UndoError::File { path: path.to_owned(), source })?;
         let mut header = MAGIC.to_vec();
         header.extend((overlays.len() as u32).to_le_bytes());

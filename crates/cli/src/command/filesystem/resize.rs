@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, ensure};
 use clap::Args;
+use larder::device::{Device as _, FileDevice};
 use larder_objects::parse_size;
 use rustix::io::Errno;
 
@@ -108,33 +109,36 @@ impl Resize {
             path.display()
         );
         tell(&device, wanted, new_bytes);
-        let lengthened = Lengthened::new(&path, room, new_bytes)?;
-        let filesystem = self.source.open_for_writing(&image)?;
+        let (filesystem, file) = self.source.open_for_resizing(&image, &path)?;
+        let lengthened = Lengthened::new(file.as_deref(), new_bytes)?;
         judge(&with_progress(|tell| filesystem.resize_device(devid, new_bytes, tell))?)?;
-        drop(filesystem);
+        filesystem.close()?;
         lengthened.keep();
-        if is_file && new_bytes < room {
-            File::options().write(true).open(&path)?.set_len(new_bytes)?;
-        }
-        Ok(())
+        cut(file.as_deref(), new_bytes)
     }
 }
 
 /// Makes the file system on a device of an image as small as it can be, and cuts the file.
 pub fn minimize(source: &Source, image: &Path, device: &Device) -> anyhow::Result<()> {
     let path = device.path.clone().context("the device is missing")?;
-    let (room, is_file) = source.room(&path)?;
-    let filesystem = source.open_for_writing(image)?;
+    let (filesystem, file) = source.open_for_resizing(image, &path)?;
     let (new_bytes, moved) = with_progress(|tell| filesystem.minimize_device(device.id, tell))?;
     judge(&moved)?;
     filesystem.close()?;
     tell(device, Wanted::Min, new_bytes);
-    if !is_file {
+    if file.is_none() {
+        let (room, _) = source.room(&path)?;
         eprintln!("{}: keeps its length of {room} bytes", path.display());
-    } else if new_bytes < room {
-        File::options().write(true).open(&path)?.set_len(new_bytes)?;
     }
-    Ok(())
+    cut(file.as_deref(), new_bytes)
+}
+
+/// Cuts an image file after the end of its file system.
+fn cut(file: Option<&FileDevice>, new_bytes: u64) -> anyhow::Result<()> {
+    match file {
+        Some(file) if new_bytes < file.len_bytes() => Ok(file.set_len(new_bytes)?),
+        _ => Ok(()),
+    }
 }
 
 /// The error of a mount that was asked for a word.
@@ -204,14 +208,14 @@ impl Wanted {
 
 /// An image file that was made longer. It gets its length back if this is dropped before
 /// [`keep`](Self::keep).
-struct Lengthened(Option<(File, u64)>);
+struct Lengthened<'f>(Option<(&'f FileDevice, u64)>);
 
-impl Lengthened {
-    fn new(path: &Path, before: u64, wanted: u64) -> anyhow::Result<Self> {
-        if wanted <= before {
+impl<'f> Lengthened<'f> {
+    fn new(file: Option<&'f FileDevice>, wanted: u64) -> anyhow::Result<Self> {
+        let Some(file) = file.filter(|file| file.len_bytes() < wanted) else {
             return Ok(Self(None));
-        }
-        let file = File::options().write(true).open(path)?;
+        };
+        let before = file.len_bytes();
         file.set_len(wanted)?;
         Ok(Self(Some((file, before))))
     }
@@ -221,11 +225,11 @@ impl Lengthened {
     }
 }
 
-impl Drop for Lengthened {
+impl Drop for Lengthened<'_> {
     fn drop(&mut self) {
-        if let Some((file, before)) = &self.0 {
+        if let Some((file, before)) = self.0 {
             // The caller hears of the first error.
-            let _ = file.set_len(*before);
+            let _ = file.set_len(before);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Files that were deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +9,7 @@ use larder::{DeletedFile, DeletedFiles, FileType, Filesystem, Inode, Subvolume};
 use larder_copy::{Extract, Keep, OntoHost, below};
 
 use super::Restore;
-use super::unreached::names;
+use super::unreached::{is_inside, names};
 use crate::copying;
 use crate::interrupt;
 use crate::outcome::{Outcome, exit_code};
@@ -71,7 +70,12 @@ impl Copying<'_> {
         }
         let mut unread = Vec::new();
         for (commit, files) in by_commit.into_iter().rev() {
-            let filesystem = deleted.at(commit)?;
+            let filesystem = deleted.at(commit).unwrap_or_else(|error| {
+                if is_last {
+                    eprintln!("WARNING: {}: generation {commit}: {error}", self.image.display());
+                }
+                None
+            });
             for file in files {
                 interrupt::check()?;
                 let found = filesystem.as_ref().and_then(|it| inode(it, &file));
@@ -111,10 +115,8 @@ impl Copying<'_> {
         writeln!(stdout(), "{}: generation {generation}, block {block}", path.display())?;
         let Some(destination) = self.destination else { return Ok(()) };
         let named = || shown.display().to_string();
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(destination.join(folder)).with_context(named)?;
-        }
         let mut host = OntoHost::below(destination).with_context(named)?;
+        host.make_way_to(&path).with_context(named)?;
         let course = copying::shown(Progress::of_bytes());
         let mut extract = Extract::new(&mut host, path, Keep::Everything, course).salvaging();
         let ended = extract.copy(inode, &shown);
@@ -125,7 +127,7 @@ impl Copying<'_> {
     /// A path for a file that no other has: the one that it had, as far as that is known.
     fn path(&mut self, subvolume: &Subvolume, inode: &Inode, file: &DeletedFile) -> PathBuf {
         let number = file.inode;
-        let base = self.subvolumes.get(&file.subvolume).cloned();
+        let base = self.subvolumes.get(&file.subvolume).filter(|path| is_inside(path)).cloned();
         let base = base.unwrap_or_else(|| format!("subvolume-{}", file.subvolume).into());
         let links = inode.links().unwrap_or_default();
         let name = names(&mut subvolume.paths(), &links).into_iter().next();

@@ -4,8 +4,9 @@ mod deleted;
 mod unreached;
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
@@ -132,8 +133,19 @@ impl Restore {
         let filesystem = self.source.open_for_rescue(&image)?;
         let start = filesystem.subvolume_by_id(self.root);
         let start = start.and_then(|start: Subvolume| start.lookup(path));
-        let start = start.with_context(|| on_image(&image))?;
-        let is_everything = path == Path::new("/") && self.root == TOP_LEVEL;
+        let start = start.with_context(|| on_image(&image));
+        let is_everything = path == Path::new("/") && self.root == TOP_LEVEL && pattern.is_none();
+        let start = match (start, &self.destination) {
+            // Other subvolumes may be there without the top level.
+            (Err(error), Some(destination)) if is_everything && !self.dry_run => {
+                eprintln!("ERROR: {}", message(&error));
+                self.prepare(destination)?;
+                let failures = unreached::copy(&filesystem, &shown, destination)?;
+                warn_of_bad_copies(&filesystem);
+                return Ok(exit_code(failures + 1));
+            }
+            (start, _) => start?,
+        };
         let failures = match &self.destination {
             Some(destination) if !self.dry_run => {
                 let says = self.verbose || global.is_verbose();
@@ -143,7 +155,7 @@ impl Restore {
                         eprintln!("{}", below(&shown, path).display());
                     }
                     is_chosen
-                })? + if is_everything && pattern.is_none() {
+                })? + if is_everything {
                     unreached::copy(&filesystem, &shown, destination)?
                 } else {
                     0
@@ -168,7 +180,8 @@ impl Restore {
     fn prepare(&self, destination: &Path) -> anyhow::Result<()> {
         let named = || destination.display().to_string();
         if !destination.is_dir() {
-            fs::create_dir(destination).with_context(named)?;
+            // Until it has the mode of the original; of others there is none.
+            DirBuilder::new().mode(0o700).create(destination).with_context(named)?;
         }
         let is_empty = fs::read_dir(destination).with_context(named)?.next().is_none();
         let is_free = is_empty || self.overwrite;

@@ -1,7 +1,6 @@
 //! Inodes that no directory names any more.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context;
@@ -15,24 +14,70 @@ use crate::progress::Progress;
 /// The directory for what has no name.
 const LOST_AND_FOUND: &str = "lost+found";
 
-/// Copies the inodes whose names are lost with the directories that had them: to where the inodes
-/// say that they were, otherwise to `lost+found`, below the numbers of the subvolume and of the
-/// directory. Names that a sound directory does not have were removed. Returns how many failures were
-/// reported.
+/// Copies subvolumes that no directory names any more, and inodes whose names are lost with the
+/// directories that had them: to where they say that they were, otherwise to `lost+found`, below the
+/// numbers of the subvolume and of the directory. Names that a sound directory does not have were
+/// removed. Returns how many failures were reported.
 pub fn copy(filesystem: &Filesystem, shown: &Path, destination: &Path) -> anyhow::Result<usize> {
-    let top_level = filesystem.subvolume("/").into_iter();
-    let others = filesystem.subvolumes().filter_map(Result::ok);
-    let others = others.filter_map(|info| filesystem.subvolume_by_id(info.id).ok());
+    let infos = filesystem.subvolumes().filter_map(Result::ok);
+    let others = infos.filter(|info| !info.is_top_level());
+    let others = others.filter_map(|info| {
+        let subvolume = filesystem.subvolume_by_id(info.id).ok()?;
+        Some((subvolume, info.is_being_deleted))
+    });
+    let top_level = filesystem.subvolume("/").into_iter().map(|it| (it, false));
     let mut failures = 0;
-    for subvolume in top_level.chain(others) {
+    for (subvolume, is_being_deleted) in top_level.chain(others) {
+        if !is_being_deleted && !is_reached(filesystem, &subvolume) {
+            let target = place_of(&subvolume);
+            let named = below(shown, &target);
+            eprintln!("WARNING: {}: no directory names the subvolume any more", named.display());
+            match subvolume.lookup("/") {
+                Ok(root) => failures += copy_one(&root, &target, &named, destination)?,
+                Err(error) => {
+                    eprintln!("ERROR: {}: {error}", named.display());
+                    failures += 1;
+                }
+            }
+        }
         failures += copy_from(&subvolume, shown, destination)?;
     }
     Ok(failures)
 }
 
+/// Whether a walk from the top level comes to the subvolume.
+fn is_reached(filesystem: &Filesystem, subvolume: &Subvolume) -> bool {
+    let Ok(path) = subvolume.path() else { return false };
+    let leads_here = |at: Subvolume| at.id() == subvolume.id();
+    path.as_os_str().is_empty() || filesystem.subvolume(path).is_ok_and(leads_here)
+}
+
+/// Where a subvolume goes: to its path, if that can be known.
+fn place_of(subvolume: &Subvolume) -> PathBuf {
+    let path = subvolume.path().ok().filter(|path| is_inside(path));
+    path.unwrap_or_else(|| Path::new(LOST_AND_FOUND).join(subvolume.id().to_string()))
+}
+
+/// Copies an inode, and what is below, to `target`. Users call it `shown`.
+fn copy_one(
+    inode: &Inode,
+    target: &Path,
+    shown: &Path,
+    destination: &Path,
+) -> anyhow::Result<usize> {
+    let named = || shown.display().to_string();
+    let mut host = OntoHost::below(destination).with_context(named)?;
+    host.make_way_to(target).with_context(named)?;
+    let course = copying::shown(Progress::of_bytes());
+    let extract = Extract::new(&mut host, target.to_owned(), Keep::Everything, course);
+    let mut extract = extract.salvaging();
+    let ended = extract.copy(inode, shown);
+    copying::ended(ended, &extract.into_course()).with_context(named)
+}
+
 fn copy_from(subvolume: &Subvolume, shown: &Path, destination: &Path) -> anyhow::Result<usize> {
     let lost = || Path::new(LOST_AND_FOUND).join(subvolume.id().to_string());
-    let base = subvolume.path().unwrap_or_else(|_| lost());
+    let base = place_of(subvolume);
     let mut paths = subvolume.paths();
     let (mut failures, mut folders) = (0, None);
     // The walk has named what cannot be read.
@@ -68,17 +113,9 @@ fn copy_from(subvolume: &Subvolume, shown: &Path, destination: &Path) -> anyhow:
             }
         };
         let named = || below(shown, &target).display().to_string();
-        if let Some(folder) = target.parent() {
-            fs::create_dir_all(destination.join(folder)).with_context(named)?;
-        }
         eprintln!("WARNING: {}: no directory names it any more", named());
         let inode = subvolume.inode(number).with_context(named)?;
-        let mut host = OntoHost::below(destination).with_context(named)?;
-        let course = copying::shown(Progress::of_bytes());
-        let mut extract =
-            Extract::new(&mut host, target.clone(), Keep::Everything, course).salvaging();
-        let ended = extract.copy(&inode, &below(shown, &target));
-        failures += copying::ended(ended, &extract.into_course()).with_context(named)?;
+        failures += copy_one(&inode, &target, &below(shown, &target), destination)?;
     }
     Ok(failures)
 }
@@ -114,5 +151,10 @@ fn reached_folders(subvolume: &Subvolume) -> HashMap<u64, PathBuf> {
 /// The paths that an inode says it has, as far as the directories say theirs.
 pub fn names(paths: &mut Paths, links: &[Link]) -> Vec<PathBuf> {
     let names = links.iter().filter_map(|link| paths.of(link).ok());
-    names.filter(|path| path.components().all(|it| matches!(it, Component::Normal(_)))).collect()
+    names.filter(|path| is_inside(path)).collect()
+}
+
+/// Whether a path that an image says leads out of no directory.
+pub fn is_inside(path: &Path) -> bool {
+    path.components().all(|it| matches!(it, Component::Normal(_)))
 }

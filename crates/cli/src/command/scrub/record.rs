@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread;
@@ -129,6 +129,17 @@ fn directory() -> PathBuf {
     state.unwrap_or_else(|| "/var/tmp".into()).join("btrfs")
 }
 
+/// Makes the directory. It has to be this user's: another one could have put links into it.
+fn make_directory() -> io::Result<()> {
+    fs::create_dir_all(directory())?;
+    let owner = fs::metadata(directory())?.uid();
+    if owner != rustix::process::geteuid().as_raw() {
+        let message = format!("{}: belongs to another user", directory().display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    Ok(())
+}
+
 fn path(kind: &str, uuid: Uuid) -> PathBuf {
     directory().join(format!("scrub.{kind}.{uuid}"))
 }
@@ -161,7 +172,7 @@ pub fn read(uuid: Uuid) -> anyhow::Result<Vec<Record>> {
 
 /// Replaces the records of a file system.
 pub fn write(uuid: Uuid, records: &[Record]) -> io::Result<()> {
-    fs::create_dir_all(directory())?;
+    make_directory()?;
     let (path, half) = (path("status", uuid), directory().join(format!("scrub.status.{uuid}_tmp")));
     let mut file =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&half)?;
@@ -179,7 +190,7 @@ pub struct Claim(File);
 impl Claim {
     /// Takes the place of the process that scrubs the image of a file system; `None` if there is one.
     pub fn take(uuid: Uuid) -> io::Result<Option<Self>> {
-        fs::create_dir_all(directory())?;
+        make_directory()?;
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false);
         let mut file = options.mode(0o600).open(path("running", uuid))?;

@@ -15,6 +15,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use larder::{Filesystem, MountedSnapshot, SendError, SendOptions, StreamVersion, Subvolume};
 use larder_objects::Address;
+use larder_platform::for_this_user_only;
 
 use self::passing::Passing;
 use self::sending::Sending;
@@ -238,7 +239,11 @@ fn find_mounted(
 /// The file for the streams, or standard output.
 fn open_output(file: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
     Ok(match file {
-        Some(path) => Box::new(File::create(path).with_context(|| path.display().to_string())?),
+        Some(path) => {
+            let mut options = File::options();
+            let options = for_this_user_only(options.write(true).create(true).truncate(true));
+            Box::new(options.open(path).with_context(|| path.display().to_string())?)
+        }
         None if is_terminal() => {
             bail!("a stream is not for a terminal: redirect it, or give a file with -f")
         }

@@ -4,15 +4,17 @@ use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use larder::{
     MountedFilesystem, MountedSnapshot, Overview, ReceiveCheckpoints, ReceiveError, ReceiveOptions,
     Received,
 };
 use larder_objects::streams::{Name, Origin, StreamId};
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
 
 use super::destination::{AtName, Destination, Observe, origins};
 use super::note::{NOTE, Note};
@@ -25,12 +27,18 @@ pub(super) struct Mounted {
 }
 
 impl Mounted {
+    /// The directory may be another user's, who may have put anything in the place of the note.
     pub(super) fn open(directory: &Path) -> anyhow::Result<Self> {
         let path = directory.join(NOTE);
         let named = || path.display().to_string();
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let mut options = File::options();
-        let note = options.read(true).write(true).create(true).truncate(false).open(&path);
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let note = options.custom_flags(flags.bits().cast_signed()).open(&path);
         let note = note.with_context(named)?;
+        let found = note.metadata().with_context(named)?;
+        let is_own = found.is_file() && found.uid() == geteuid().as_raw() && found.nlink() <= 1;
+        ensure!(is_own, "{}: is no file of this user alone: remove it", path.display());
         let directory = directory.to_owned();
         match note.try_lock() {
             Ok(()) => {}
