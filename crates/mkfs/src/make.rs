@@ -181,9 +181,10 @@ fn first_groups(
 ) -> Result<Space, MkfsError> {
     let mut space = Space::new(ChunkAllocator::new(rooms, appetite));
     let mixed = settings.has(Features::MIXED_GROUPS);
-    let uses = match settings.shrink {
-        true => [SpaceKind::System, SpaceKind::Data, SpaceKind::Metadata],
-        false => [SpaceKind::System, SpaceKind::Metadata, SpaceKind::Data],
+    let uses = if settings.shrink {
+        [SpaceKind::System, SpaceKind::Data, SpaceKind::Metadata]
+    } else {
+        [SpaceKind::System, SpaceKind::Metadata, SpaceKind::Data]
     };
     for usage in uses {
         if !(mixed && usage == SpaceKind::Data) {

@@ -195,9 +195,9 @@ impl ChunkAllocator {
         if lowest >= from.0 {
             return None;
         }
-        let moved = |stripe: &ChunkStripe| match is_it(stripe) {
-            true => ChunkStripe { physical: Physical(lowest), ..*stripe },
-            false => *stripe,
+        let moved = |stripe: &ChunkStripe| {
+            let physical = if is_it(stripe) { Physical(lowest) } else { stripe.physical };
+            ChunkStripe { physical, ..*stripe }
         };
         let stripes: Vec<_> = chunk.stripes().iter().map(moved).collect();
         let moved = Chunk::new(chunk.logical(), chunk.len_bytes(), chunk.flags(), stripes);
