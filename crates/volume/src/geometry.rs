@@ -25,7 +25,7 @@ use larder_locks::rank::ROWS;
 use larder_locks::{RankedMutex, RankedMutexGuard};
 
 use crate::chunk::{Chunk, ChunkError, ChunkMap};
-use crate::left_out::Failures;
+use crate::failures::Failures;
 use crate::member::VolumeDevice;
 use crate::problem::Unmapped;
 use crate::report::ReportLimit;

@@ -14,46 +14,15 @@
 //!   ([`Volume::readmit`]). It is up to date at the end only if it refused none of them.
 
 use std::io::IoSlice;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use larder_device::DeviceError;
-use parking_lot::Mutex;
 
 use crate::chunk::{Chunk, DeviceAddress};
 use crate::geometry::Geometry;
 use crate::member::VolumeDevice;
 use crate::volume::Volume;
 use crate::write::WriteError;
-
-/// What a volume knows of failures of its devices.
-#[derive(Debug, Default)]
-pub(crate) struct Failures {
-    /// The generation of the last commit.
-    last_commit: AtomicU64,
-    /// How many times a device was left out.
-    happened: AtomicU64,
-    /// How many of these came before a commit whose superblocks the device did not get.
-    told: AtomicU64,
-    /// Held by a thread that changes whether a device is left out or has missed commits.
-    deciding: Mutex<()>,
-}
-
-impl Failures {
-    /// Failures so far. A commit takes the number before it writes its first superblock.
-    pub(crate) fn happened(&self) -> u64 {
-        self.happened.load(Acquire)
-    }
-
-    pub(crate) fn note_commit(&self, generation: u64) {
-        self.last_commit.store(generation, Release);
-    }
-
-    /// The superblocks of a commit are durable that began after so many failures.
-    pub(crate) fn tell(&self, happened: u64) {
-        self.told.fetch_max(happened, Release);
-    }
-}
 
 impl VolumeDevice {
     /// Whether the device refused a write, and gets none until it is brought up to date.
@@ -104,15 +73,15 @@ impl Geometry {
         error: DeviceError,
     ) -> Result<(), DeviceError> {
         let failures = &self.common.failures;
-        let _deciding = failures.deciding.lock();
+        let _deciding = failures.decide();
         if device.is_left_out() {
             return Ok(());
         }
         if self.chunk_that_needs(device).is_some() || !self.has_other_current(device) {
             return Err(error);
         }
-        device.leave_out(failures.last_commit.load(Acquire));
-        failures.happened.fetch_add(1, Release);
+        device.leave_out(failures.last_commit());
+        failures.happen();
         tracing::error!(
             "device {} ({}) refuses writes, and is left out: others have a copy of everything; \
              it is brought up to date when the file system is opened for writing again, or scrubbed",
@@ -148,9 +117,7 @@ impl Geometry {
 impl Volume {
     /// Whether a device was left out, and no commit since tells the next opening so.
     pub fn has_untold_failure(&self) -> bool {
-        let geometry = self.geometry();
-        let failures = &geometry.common.failures;
-        failures.told.load(Acquire) < failures.happened()
+        self.geometry().common.failures.has_untold()
     }
 
     /// Lets writes reach the devices again that were left out. Each write ended before, or reaches
@@ -166,7 +133,7 @@ impl Volume {
     /// are left out. The caller has brought their content up to date, and made it durable.
     pub fn end_staleness(&self) {
         let geometry = self.geometry();
-        let _deciding = geometry.common.failures.deciding.lock();
+        let _deciding = geometry.common.failures.decide();
         let current = geometry.devices().iter().filter(|device| !device.is_left_out());
         current.for_each(|device| device.is_stale.store(false, Release));
     }

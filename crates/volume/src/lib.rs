@@ -42,6 +42,7 @@
 
 pub mod chunk;
 mod errors;
+mod failures;
 mod geometry;
 pub mod layout;
 mod left_out;

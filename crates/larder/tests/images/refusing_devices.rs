@@ -80,7 +80,7 @@ fn made(data: Profile, metadata: Profile, devices: usize) -> Memory {
     let made = Memory::new(data, metadata, devices);
     let fs = open(made.devices(), true);
     let file = top(&fs).create("plain", 0o644).unwrap();
-    file.write_at(&[1; LEN], 0).unwrap();
+    file.write_at(&vec![1; LEN], 0).unwrap();
     fs.sync().unwrap();
     made
 }
@@ -89,12 +89,12 @@ fn made(data: Profile, metadata: Profile, devices: usize) -> Memory {
 fn give_values(fs: &Filesystem, mut acknowledged: impl FnMut(u8)) {
     let file = top(fs).open_file("plain").unwrap();
     for value in 2..8 {
-        file.write_at(&[value; LEN], 0).unwrap();
+        file.write_at(&vec![value; LEN], 0).unwrap();
         if value % 3 == 1 {
             let name = format!("new-{value}");
             drop(top(fs).remove_file(&name));
             let summed = top(fs).create(name, 0o644).unwrap();
-            summed.write_at(&[value; LEN], 0).unwrap();
+            summed.write_at(&vec![value; LEN], 0).unwrap();
             fs.sync().unwrap();
         } else {
             file.sync().unwrap();
@@ -234,7 +234,7 @@ fn a_device_that_is_needed_is_not_left_out() {
             device.inject(Fault::fail(Operation::Flush));
         }
         let file = top(&fs).open_file("plain").unwrap();
-        file.write_at(&[2; LEN], 0).unwrap();
+        file.write_at(&vec![2; LEN], 0).unwrap();
         assert!(file.sync().is_err());
         assert!(fs.health().made_read_only.is_some());
         drop((file, fs));
@@ -253,7 +253,7 @@ fn the_last_copy_is_not_left_out() {
     give_values(&fs, |_| ());
     failing.devices[0].inject(Fault::fail(Operation::Write));
     let file = top(&fs).open_file("plain").unwrap();
-    file.write_at(&[9; LEN], 0).unwrap();
+    file.write_at(&vec![9; LEN], 0).unwrap();
     assert!(file.sync().is_err());
     assert!(fs.sync().is_err());
     assert_eq!(stale(&fs), 1);
