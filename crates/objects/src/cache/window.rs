@@ -17,7 +17,7 @@ const LEAST_WANTED: u64 = 2;
 const GROWTH: u64 = 8;
 
 /// How many chunks to ask for where `chunk` lies, at most `most`: one where threads read here and
-/// there, and more the more of what lies around it was asked for. A longer request needs half as
+/// there, and more the more of what lies around it was asked for. A longer request needs as
 /// many such chunks in its place as the next shorter one asks for, and [some](LEAST_WANTED).
 pub(super) fn chunks_around(chunk: u64, most: u64, is_wanted: impl Fn(u64) -> bool) -> u64 {
     let mut chunks = 1;
@@ -25,7 +25,7 @@ pub(super) fn chunks_around(chunk: u64, most: u64, is_wanted: impl Fn(u64) -> bo
         let longer = (GROWTH * chunks).min(most);
         let first = chunk - chunk % longer;
         let wanted = (first..first + longer).filter(|&index| is_wanted(index)).count() as u64;
-        if wanted < chunks.div_ceil(2).max(LEAST_WANTED) {
+        if wanted < chunks.max(LEAST_WANTED) {
             break;
         }
         chunks = longer;
