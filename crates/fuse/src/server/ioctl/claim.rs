@@ -12,11 +12,9 @@ use std::path::{Path, PathBuf};
 use larder::mkfs::Claimed;
 use rustix::io::Errno;
 
-use super::call::Ioctl;
-
-/// Takes the device or image file at an absolute path that the caller gave.
-pub(super) fn claim(ioctl: &Ioctl<'_>, path: &[u8]) -> Result<Claimed, Errno> {
-    let path = as_caller_sees(ioctl, path)?;
+/// Takes the device or image file at an absolute path that the process `caller` gave.
+pub(super) fn claim(caller: u32, path: &[u8]) -> Result<Claimed, Errno> {
+    let path = as_caller_sees(caller, path)?;
     Claimed::open(&path, None, true, false).map_err(|error| {
         tracing::error!("{}: {error}", path.display());
         Errno::from_raw_os_error(error.errno())
@@ -24,10 +22,9 @@ pub(super) fn claim(ioctl: &Ioctl<'_>, path: &[u8]) -> Result<Claimed, Errno> {
 }
 
 /// The path as this process has it. The caller may have another file there than this process.
-fn as_caller_sees(ioctl: &Ioctl<'_>, path: &[u8]) -> Result<PathBuf, Errno> {
+fn as_caller_sees(pid: u32, path: &[u8]) -> Result<PathBuf, Errno> {
     let path = Path::new(OsStr::from_bytes(path));
     let below = path.strip_prefix("/").map_err(|_| Errno::INVAL)?;
-    let pid = ioctl.call.caller.thread.pid();
     let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
     if namespace(&pid.to_string()) == namespace("self") {
         return Ok(path.to_owned());

@@ -56,7 +56,7 @@ pub(super) fn add(ioctl: &mut Ioctl<'_>) -> Outcome {
     ioctl.check_may(CapabilitySet::SYS_ADMIN)?;
     ioctl.check_writable()?;
     let asked: VolArgs = ioctl.input()?;
-    let claimed = claim(ioctl, text(&asked.name))?;
+    let claimed = claim(ioctl.call.caller.thread.pid(), text(&asked.name))?;
     match ioctl.server.filesystem.add_device(claimed.device().clone()) {
         Ok(_) => claimed.keep(),
         Err(error) if error.kind() == ErrorKind::InUse => ioctl.answer = OTHER_WORK,

@@ -60,7 +60,7 @@ fn start(ioctl: &mut Ioctl<'_>, args: &mut ReplaceArgs) -> Outcome {
     };
     let devices = filesystem.devices();
     let devid = devices.iter().find(is_it).ok_or(Errno::NOENT)?.id;
-    let claimed = claim(ioctl, target)?;
+    let claimed = claim(ioctl.call.caller.thread.pid(), target)?;
     let wanted = Replacement {
         devid,
         target: claimed.device().clone(),
