@@ -35,6 +35,15 @@
 // For larder_setxattr(): the attribute must exist. It is XATTR_REPLACE of Linux.
 #define LARDER_XATTR_REPLACE 2
 
+// Bytes of the name of a kind of job, with the zero at its end.
+#define LARDER_JOB_KIND_BYTES 16
+
+// For larder_resize_device(): all of the device.
+#define LARDER_SIZE_MAX UINT64_MAX
+
+// For larder_resize_device(): as little as possible.
+#define LARDER_SIZE_MIN 0
+
 // For larder_check(): also read all data that has checksums.
 #define LARDER_CHECK_DATA 1
 
@@ -84,6 +93,28 @@ struct larder_subvolume {
 
 // Gets the subvolumes of larder_subvolume_list(), one by one. Returns true to go on.
 typedef bool (*larder_subvolume_callback)(const struct larder_subvolume *subvolume, void *context);
+
+// Long work on a file system, and how far it is.
+struct larder_job {
+    // "scrub", "balance", "replace", "remove", "resize", "convert", "complete" or "add".
+    char kind[LARDER_JOB_KIND_BYTES];
+    // Id of the device that it is about, or 0.
+    uint64_t device;
+    // Bytes that are done.
+    uint64_t done_bytes;
+    // Bytes to do, as far as it is known.
+    uint64_t total_bytes;
+    // Bytes in a second.
+    uint64_t rate;
+    // For how long it has run, in milliseconds.
+    uint64_t duration_ms;
+    // Whether it pauses.
+    bool is_paused;
+};
+
+// Is told now and then how far long work is, in the thread that called for it. Work goes on while it
+// returns true, and ends soon after it returned false: the call fails with EINTR then.
+typedef bool (*larder_progress_callback)(const struct larder_job *job, void *context);
 
 // Something that is wrong with a file system. The strings are there only during the call.
 struct larder_finding {
@@ -286,6 +317,80 @@ int larder_send(struct larder_fs *fs, const char *path, const char *parent, int 
 // read-only, and durable once it is complete; after an error, the unfinished one stays as a
 // subvolume that can be changed.
 int larder_receive(struct larder_fs *fs, const char *path, int fd);
+
+// Fills `jobs` with the jobs that go on, at most `count` of them. Returns how many there are.
+int larder_jobs(struct larder_fs *fs, struct larder_job *jobs, size_t count);
+
+// Asks the jobs of this kind, or of all kinds if it is NULL, to end: those that are about the device
+// of this id, or all if it is 0. Returns how many there were.
+int larder_cancel_jobs(struct larder_fs *fs,
+                       const char *kind,
+                       uint64_t device);
+
+// Verifies every copy of everything on all devices, and repairs bad ones from good ones unless
+// `read_only`. Returns how many sectors have no good copy.
+int larder_scrub(struct larder_fs *fs,
+                 bool read_only,
+                 larder_progress_callback progress,
+                 void *context);
+
+// Moves block groups: those of data, metadata and the chunk tree that the filters let pass, or all
+// if all three are NULL. Filters are those of btrfs balance start: "usage=50,limit=2"; "" lets all
+// of its kind pass. With `force` metadata may become less safe. Returns how many block groups found
+// no room, and stayed.
+int larder_balance(struct larder_fs *fs,
+                   const char *data,
+                   const char *metadata,
+                   const char *system,
+                   bool force,
+                   larder_progress_callback progress,
+                   void *context);
+
+// Goes on with a balance that was paused or interrupted, also one of the kernel; as
+// larder_balance(). ENOTCONN if there is none.
+int larder_resume_balance(struct larder_fs *fs, larder_progress_callback progress, void *context);
+
+// Ends the balance that goes on, so that it can be resumed. Returns 1, or 0 if there was none.
+int larder_pause_balance(struct larder_fs *fs);
+
+// Ends a balance, whether it goes on or pauses. Returns 1, or 0 if there was none.
+int larder_cancel_balance(struct larder_fs *fs);
+
+// Adds the block device or image at `device`, whose content is lost. An image that is not there is
+// created, `size` bytes long. With `force`, existing content is overwritten. Returns its id.
+int larder_add_device(struct larder_fs *fs, const char *device, uint64_t size, bool force);
+
+// Moves everything on the device of this id to the others, and removes it; also if it is missing.
+int larder_remove_device(struct larder_fs *fs,
+                         uint64_t id,
+                         larder_progress_callback progress,
+                         void *context);
+
+// Sets how many bytes of the device of this id the file system uses, or one of LARDER_SIZE_*. An
+// image keeps its length.
+int larder_resize_device(struct larder_fs *fs,
+                         uint64_t id,
+                         uint64_t size,
+                         larder_progress_callback progress,
+                         void *context);
+
+// Copies everything on the device of this id to the one at `target`, which takes its place; `size`
+// and `force` are those of larder_add_device(). With `avoid_source` the device is read only where no
+// other copy is good. After an interruption larder_resume_replace() goes on.
+int larder_replace_device(struct larder_fs *fs,
+                          uint64_t id,
+                          const char *target,
+                          uint64_t size,
+                          bool force,
+                          bool avoid_source,
+                          larder_progress_callback progress,
+                          void *context);
+
+// Goes on with a replace that was interrupted. The target is one of the devices that were opened.
+int larder_resume_replace(struct larder_fs *fs, larder_progress_callback progress, void *context);
+
+// Gives up a replace that goes on or was interrupted. Returns 1, or 0 if there was none.
+int larder_cancel_replace(struct larder_fs *fs);
 
 // Makes a file system on `count` image files or block devices. An image that is not there is
 // created, `size` bytes long; with 0 devices are used whole. `label` may be NULL. With `force`,

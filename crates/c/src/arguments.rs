@@ -79,12 +79,12 @@ pub(crate) unsafe fn bytes<'a, T>(start: *const T, count: usize) -> Outcome<&'a 
     }
 }
 
-/// `count` bytes to fill.
+/// `count` elements to fill.
 ///
 /// # Safety
 /// `start` is valid for reading and writing them, and nothing else refers to them; or `count` is
 /// zero.
-pub(crate) unsafe fn bytes_mut<'a>(start: *mut u8, count: usize) -> Outcome<&'a mut [u8]> {
+pub(crate) unsafe fn elements_mut<'a, T>(start: *mut T, count: usize) -> Outcome<&'a mut [T]> {
     match count {
         0 => Ok(&mut []),
         _ if start.is_null() => Err(is_null()),

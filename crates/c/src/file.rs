@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_void};
 use larder::{File, OpenFile, Subvolume};
 use libc::{O_ACCMODE, O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY};
 
-use crate::arguments::{bytes, bytes_mut, owned, permissions, reference};
+use crate::arguments::{bytes, elements_mut, owned, permissions, reference};
 use crate::filesystem::larder_fs;
 use crate::names::fill_stat;
 use crate::outcome::{Failure, Outcome, handle, length, number};
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn larder_pread(
 ) -> libc::ssize_t {
     length(|| {
         // SAFETY: C promises it.
-        let (file, buffer) = unsafe { (reference(file)?, bytes_mut(buffer.cast(), count)?) };
+        let (file, buffer) = unsafe { (reference(file)?, elements_mut(buffer.cast(), count)?) };
         if !file.can_read {
             return Err(Failure::new(libc::EBADF, "the file is not open for reading"));
         }

@@ -10,9 +10,11 @@
 mod arguments;
 pub mod attributes;
 pub mod check;
+pub mod devices;
 pub mod directory;
 pub mod file;
 pub mod filesystem;
+pub mod jobs;
 pub mod mkfs;
 pub mod names;
 pub mod outcome;

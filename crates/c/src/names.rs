@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use larder::{Inode, Timestamp};
 use larder_platform::device_number;
 
-use crate::arguments::{bytes_mut, path, permissions};
+use crate::arguments::{elements_mut, path, permissions};
 use crate::filesystem::larder_fs;
 use crate::outcome::{Outcome, length, number};
 
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn larder_readlink(
     length(|| {
         // SAFETY: C promises it.
         let ((root, path), buffer) =
-            unsafe { (larder_fs::at(fs, path)?, bytes_mut(buffer.cast(), count)?) };
+            unsafe { (larder_fs::at(fs, path)?, elements_mut(buffer.cast(), count)?) };
         let target = root.read_link(path)?.into_os_string().into_encoded_bytes();
         let len = target.len().min(count);
         buffer[..len].copy_from_slice(&target[..len]);

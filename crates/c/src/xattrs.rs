@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_void};
 use larder::XattrMode;
 use larder_platform::OsStrExt;
 
-use crate::arguments::{bytes, bytes_mut, path};
+use crate::arguments::{bytes, elements_mut, path};
 use crate::attributes::find;
 use crate::filesystem::larder_fs;
 use crate::outcome::{Failure, Outcome, length, number};
@@ -18,13 +18,13 @@ pub const LARDER_XATTR_REPLACE: c_int = 2;
 /// Copies an answer to `buffer`, or only says how long it is.
 ///
 /// # Safety
-/// As for [`bytes_mut`].
+/// As for [`elements_mut`].
 unsafe fn answer(data: &[u8], buffer: *mut u8, count: usize) -> Outcome<usize> {
     if count == 0 {
         return Ok(data.len());
     }
     // SAFETY: the caller promises it.
-    let place = unsafe { bytes_mut(buffer, count) }?;
+    let place = unsafe { elements_mut(buffer, count) }?;
     let too_long = || Failure::new(libc::ERANGE, format!("{} bytes are needed", data.len()));
     place.get_mut(..data.len()).ok_or_else(too_long)?.copy_from_slice(data);
     Ok(data.len())

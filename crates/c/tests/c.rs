@@ -11,7 +11,7 @@ use larder_testkit::{KernelMount, Scratch};
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 /// In the order of the header.
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 13] = [
     "outcome",
     "filesystem",
     "names",
@@ -21,6 +21,8 @@ const SOURCES: [&str; 11] = [
     "directory",
     "subvolumes",
     "streams",
+    "jobs",
+    "devices",
     "mkfs",
     "check",
 ];

@@ -390,6 +390,80 @@ static void filling(struct larder_fs *fs)
     assert(larder_sync(fs) == 0 && larder_mkdir(fs, "/after", 0755) == 0);
 }
 
+// Counts calls, and ends the work at the first one.
+static bool enough(const struct larder_job *job, void *context)
+{
+    assert(*job->kind && !job->is_paused);
+    ++*(int *)context;
+    return false;
+}
+
+static bool more(const struct larder_job *job, void *context)
+{
+    assert(!strcmp(job->kind, context) && job->done_bytes < 1 << 30);
+    return true;
+}
+
+// Devices come and go, everything moves, and is as it was.
+static void devices(void)
+{
+    static char data[1 << 20];
+    struct larder_job jobs[1];
+    struct stat found;
+    char second[4096], target[4096];
+    const char *both[] = {images[0], second}, *left[] = {target};
+    int calls = 0;
+
+    snprintf(second, sizeof second, "%s.second", images[0]);
+    snprintf(target, sizeof target, "%s.target", images[0]);
+    unlink(second);
+    unlink(target);
+    assert(larder_mkfs(images, 1, 256 << 20, NULL, true) == 0);
+    struct larder_fs *fs = larder_open(images, 1, LARDER_OPEN_WRITE);
+    assert(fs);
+    struct larder_file *file = larder_file_open(fs, "/file", O_WRONLY | O_CREAT, 0644);
+    memset(data, 'd', sizeof data);
+    for (int n = 0; n < 40; n++)
+        assert(larder_pwrite(file, data, sizeof data, (uint64_t)n << 20) == sizeof data);
+    assert(larder_file_close(file) == 0 && larder_sync(fs) == 0);
+
+    assert(larder_jobs(fs, jobs, 1) == 0 && larder_jobs(fs, NULL, 0) == 0);
+    FAILS(larder_jobs(fs, NULL, 1), EFAULT);
+    assert(larder_cancel_jobs(fs, NULL, 0) == 0 && larder_cancel_jobs(fs, "scrub", 1) == 0);
+    assert(larder_scrub(fs, false, more, "scrub") == 0);
+    // Work may be over before it is told of.
+    int ended = 0;
+    while (!calls)
+        ended = larder_scrub(fs, true, enough, &calls);
+    assert((ended == -EINTR && errno == EINTR) || ended == 0);
+    for (calls = 0; !calls;)
+        ended = larder_balance(fs, "", "", NULL, false, enough, &calls);
+    assert((ended == -EINTR && errno == EINTR) || ended == 0);
+    assert(larder_balance(fs, "usage=90", NULL, NULL, false, more, "balance") == 0);
+    FAILS(larder_balance(fs, "usage=900", NULL, NULL, false, NULL, NULL), EINVAL);
+    FAILS(larder_resume_balance(fs, NULL, NULL), ENOTCONN);
+    assert(larder_pause_balance(fs) == 0 && larder_cancel_balance(fs) == 0);
+
+    FAILS(larder_add_device(fs, second, 0, false), ENOENT);
+    assert(larder_add_device(fs, second, 300 << 20, false) == 2);
+    assert(larder_balance(fs, "convert=raid1", "convert=raid1", NULL, false, NULL, NULL) == 0);
+    assert(larder_balance(fs, "convert=single", "convert=dup", NULL, false, NULL, NULL) == 0);
+    assert(larder_close(fs) == 0);
+    fs = larder_open(both, 2, LARDER_OPEN_WRITE);
+    assert(fs && larder_remove_device(fs, 1, more, "remove") == 0);
+    assert(larder_remove_device(fs, 2, NULL, NULL) < 0 && strstr(larder_last_error(), "only"));
+    FAILS(larder_resize_device(fs, 7, LARDER_SIZE_MAX, NULL, NULL), ENODEV);
+    assert(larder_replace_device(fs, 2, target, 280 << 20, false, true, more, "replace") == 0);
+    assert(larder_cancel_replace(fs) == 0 && larder_resume_replace(fs, NULL, NULL) < 0);
+    assert(larder_resize_device(fs, 2, 270 << 20, NULL, NULL) == 0);
+    assert(larder_resize_device(fs, 2, LARDER_SIZE_MIN, more, "resize") == 0);
+    assert(larder_resize_device(fs, 2, LARDER_SIZE_MAX, NULL, NULL) == 0);
+    assert(larder_stat(fs, "/file", &found) == 0 && found.st_size == 40 << 20);
+    assert(larder_close(fs) == 0);
+    assert(larder_check(left, 1, LARDER_CHECK_DATA, NULL, NULL) == 0);
+    assert(unlink(second) == 0 && unlink(target) == 0);
+}
+
 static void checking(void)
 {
     int found = 0;
@@ -428,5 +502,6 @@ int main(int argc, char **argv)
     filling(fs);
     assert(larder_sync(fs) == 0 && larder_close(fs) == 0);
     checking();
+    devices();
     return 0;
 }

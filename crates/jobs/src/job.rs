@@ -1,6 +1,7 @@
 //! One job.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Condvar, Mutex};
@@ -12,6 +13,7 @@ use crate::pace::Pace;
 #[derive(Debug)]
 pub struct Job {
     kind: JobKind,
+    thread: ThreadId,
     started: SystemTime,
     began: Instant,
     done_bytes: AtomicU64,
@@ -58,6 +60,7 @@ impl Job {
     pub(crate) fn new(kind: JobKind, total_bytes: u64) -> Self {
         Self {
             kind,
+            thread: thread::current().id(),
             started: SystemTime::now(),
             began: Instant::now(),
             done_bytes: AtomicU64::new(0),
@@ -70,6 +73,11 @@ impl Job {
     /// What it does.
     pub fn kind(&self) -> JobKind {
         self.kind
+    }
+
+    /// The thread that began it.
+    pub(crate) fn thread(&self) -> ThreadId {
+        self.thread
     }
 
     /// How far it is.

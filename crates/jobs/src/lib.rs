@@ -4,6 +4,7 @@
 //!   excludes it.
 //! - [`Job`]: how far it is, for those who watch it; and what they want of it: to pause, to keep to a
 //!   limit, to end.
+//! - [`Jobs::watch`]: work in another thread, while this one watches the jobs that it begins.
 //! - [`Running`]: the right to do the work. The thread that works holds it, and calls [`Job::step`]
 //!   between pieces.
 //!
@@ -19,6 +20,7 @@ mod job;
 mod kind;
 mod pace;
 mod registry;
+mod watch;
 
 pub use job::{Cancelled, Job, JobStatus};
 pub use kind::JobKind;

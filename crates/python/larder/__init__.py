@@ -14,13 +14,18 @@ too. All threads may use one file system.
 from ._file import FileIO
 from ._filesystem import Copied, DataUse, DiskUsage, FileSystem, open
 from ._larder import (
+    Balanced,
     CheckReport,
     DamageError,
+    Device,
     DirEntry,
     Extent,
     Finding,
+    Job,
     MkfsSummary,
+    Moved,
     ScanDir,
+    Scrubbed,
     Space,
     Stat,
     Subvolume,
@@ -30,18 +35,23 @@ from ._larder import (
 )
 
 __all__ = [
+    "Balanced",
     "CheckReport",
     "Copied",
     "DamageError",
     "DataUse",
+    "Device",
     "DirEntry",
     "DiskUsage",
     "Extent",
     "FileIO",
     "FileSystem",
     "Finding",
+    "Job",
     "MkfsSummary",
+    "Moved",
     "ScanDir",
+    "Scrubbed",
     "Space",
     "Stat",
     "Subvolume",

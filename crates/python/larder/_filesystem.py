@@ -108,7 +108,7 @@ class FileSystem(_larder.FileSystem):
             self.close()
 
     def close(self) -> None:
-        """Closes open files, makes all changes durable, and gives the image free."""
+        """Closes open files, ends jobs, makes all changes durable, and gives the image free."""
         if self._forked:
             # A thread that is not in this process may have the lock.
             return

@@ -137,11 +137,17 @@ impl FileSystem {
         Ok(Self { root: Owned::new("file system", root), is_writable: write })
     }
 
-    /// Makes all changes durable and gives the image free. A second call does nothing.
+    /// Ends jobs, makes all changes durable and gives the image free. A second call does nothing.
     fn _close(&self, py: Python<'_>) -> PyResult<()> {
         // The lock is free again before the commit begins: calls that come later fail at once.
-        let root = self.root.take();
-        py.detach(|| root.map_or(Ok(()), |root| root.filesystem().sync())).or_raise()
+        let Some(root) = self.root.take() else { return Ok(()) };
+        let filesystem = root.filesystem();
+        let close = || {
+            filesystem.pause_balance()?;
+            filesystem.jobs().end(|_| true);
+            filesystem.sync()
+        };
+        py.detach(close).or_raise()
     }
 
     /// Whether it was closed, or opened by the process that this one was forked from.

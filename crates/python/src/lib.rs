@@ -16,19 +16,23 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::needless_pass_by_value, reason = "what comes from Python is a value")]
 
+mod balance;
 mod check;
 #[cfg(target_os = "linux")]
 mod copies;
+mod devices;
 mod entries;
 mod error;
 mod file;
 mod filesystem;
 mod interrupt;
+mod jobs;
 mod mkfs;
 mod names;
 mod options;
 mod owned;
 mod path;
+mod scrub;
 mod space;
 mod stat;
 mod stream;
@@ -37,12 +41,16 @@ mod xattrs;
 
 use pyo3::prelude::*;
 
+use balance::Balanced;
 use check::{CheckReport, Finding};
+use devices::{Device, Moved};
 use entries::{DirEntry, ScanDir};
 use error::DamageError;
 use file::File;
 use filesystem::FileSystem;
+use jobs::Job;
 use mkfs::MkfsSummary;
+use scrub::Scrubbed;
 use space::{Extent, Space};
 use stat::Stat;
 use subvolumes::Subvolume;
@@ -50,14 +58,19 @@ use subvolumes::Subvolume;
 /// The native half of the package `larder`.
 #[pymodule]
 fn _larder(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Balanced>()?;
     module.add_class::<CheckReport>()?;
+    module.add_class::<Device>()?;
     module.add_class::<DirEntry>()?;
     module.add_class::<Extent>()?;
     module.add_class::<File>()?;
     module.add_class::<FileSystem>()?;
     module.add_class::<Finding>()?;
+    module.add_class::<Job>()?;
     module.add_class::<MkfsSummary>()?;
+    module.add_class::<Moved>()?;
     module.add_class::<ScanDir>()?;
+    module.add_class::<Scrubbed>()?;
     module.add_class::<Space>()?;
     module.add_class::<Stat>()?;
     module.add_class::<Subvolume>()?;

@@ -12,22 +12,22 @@ use std::path::{Path, PathBuf};
 use larder::mkfs::Claimed;
 use rustix::io::Errno;
 
-/// Takes the device or image file at an absolute path that a thread gave.
-pub(super) fn claim(thread: u32, path: &[u8]) -> Result<Claimed, Errno> {
-    let path = as_thread_sees(thread, path)?;
+/// Takes the device or image file at an absolute path that the process `caller` gave.
+pub(super) fn claim(caller: u32, path: &[u8]) -> Result<Claimed, Errno> {
+    let path = as_caller_sees(caller, path)?;
     Claimed::open(&path, None, true, false).map_err(|error| {
         tracing::error!("{}: {error}", path.display());
         Errno::from_raw_os_error(error.errno())
     })
 }
 
-/// The path as this process has it. The thread may have another file there than this process.
-fn as_thread_sees(thread: u32, path: &[u8]) -> Result<PathBuf, Errno> {
+/// The path as this process has it. The caller may have another file there than this process.
+fn as_caller_sees(pid: u32, path: &[u8]) -> Result<PathBuf, Errno> {
     let path = Path::new(OsStr::from_bytes(path));
     let below = path.strip_prefix("/").map_err(|_| Errno::INVAL)?;
     let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
-    if namespace(&thread.to_string()) == namespace("self") {
+    if namespace(&pid.to_string()) == namespace("self") {
         return Ok(path.to_owned());
     }
-    Ok(Path::new(&format!("/proc/{thread}/root")).join(below))
+    Ok(Path::new(&format!("/proc/{pid}/root")).join(below))
 }
