@@ -12,8 +12,7 @@
 //! # Invariants
 //! - No chunk overlaps another, and each stripe lies within its device.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use larder_format::item::{self, BlockGroupItem, DevExtent, DevItem};
 use larder_format::objectid::{BLOCK_GROUP_TREE, CHUNK_TREE, CSUM_TREE, DEV_TREE, EXTENT_TREE};
@@ -35,10 +34,6 @@ pub(crate) struct Said {
     /// Chunks of the chunk tree and the superblock.
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) devices: BTreeMap<u64, DevItem>,
-    /// Devices that are given.
-    here: BTreeSet<u64>,
-    /// Whether the device tree is there as a whole: then there are no other extents.
-    has_all_extents: bool,
     /// Start and length in bytes of the chunk that has a device extent, by device and address.
     extents: BTreeMap<(u64, u64), (u64, u64)>,
     /// Length in bytes and flags, by start.
@@ -67,29 +62,35 @@ pub(crate) fn find(blocks: &Blocks, missing: &mut Missing<'_>, roots: &Roots) ->
             continue;
         }
         let has_blocks = flags.intersects(BlockGroupFlags::METADATA | BlockGroupFlags::SYSTEM);
+        if has_blocks {
+            of_blocks.push((*start, *len_bytes, *flags));
+            continue;
+        }
         match Chunk::new(Logical(*start), *len_bytes, *flags, said.stripes(*start)) {
-            Ok(chunk) if has_blocks => {
-                said.insert(&mut chunks, metadata_chunks::in_order(blocks, chunk));
-            }
             Ok(chunk) => said.insert(&mut chunks, sequence::in_order(blocks, &checksums, chunk)),
-            Err(_) if has_blocks => of_blocks.push((*start, *len_bytes, *flags)),
             Err(_) => of_data.push((*start, *len_bytes, *flags)),
         }
     }
-    // Those of older leaves may be gone.
-    for chunk in others.into_iter().filter(|_| !said.has_all_extents) {
+    for chunk in others {
         said.insert(&mut chunks, chunk);
     }
-    for groups in [&mut of_blocks, &mut of_data] {
-        groups.retain(|(start, ..)| chunks.get(Logical(*start)).is_none());
-    }
-    for chunk in metadata_chunks::find(blocks, &said.devices, &of_blocks) {
-        said.insert(&mut chunks, chunk);
-    }
+    of_data.retain(|(start, ..)| chunks.get(Logical(*start)).is_none());
     for chunk in sequence::find(blocks, &checksums, &said.devices, &of_data) {
         said.insert(&mut chunks, chunk);
     }
     for chunk in sequence::find_cells(blocks, &checksums, &said.devices, &chunks) {
+        said.insert(&mut chunks, chunk);
+    }
+    // Readers do without these: they take no room from others.
+    of_blocks.retain(|(start, ..)| chunks.get(Logical(*start)).is_none());
+    let mut without_extents = Vec::new();
+    for (start, len_bytes, flags) in of_blocks {
+        match Chunk::new(Logical(start), len_bytes, flags, said.stripes(start)) {
+            Ok(chunk) => said.insert(&mut chunks, metadata_chunks::in_order(blocks, chunk)),
+            Err(_) => without_extents.push((start, len_bytes, flags)),
+        }
+    }
+    for chunk in metadata_chunks::find(blocks, &said.devices, &without_extents) {
         said.insert(&mut chunks, chunk);
     }
     Found { chunks, devices: said.devices.into_values().collect() }
@@ -130,7 +131,6 @@ impl Said {
     fn of(blocks: &Blocks, missing: &mut Missing<'_>, roots: &Roots) -> Self {
         let mut said = Self::of_chunk_tree(blocks, missing);
         let devices = roots.tree(blocks, missing, DEV_TREE);
-        said.has_all_extents = devices.lost.is_empty();
         devices.for_each_item(blocks, &mut |key, data| {
             if let (ItemType::DEV_EXTENT, Ok(item)) =
                 (key.item_type, read_exact_item::<DevExtent>(data))
@@ -156,7 +156,6 @@ impl Said {
     fn add_devices(&mut self, blocks: &Blocks) {
         for member in &blocks.evidence.members {
             self.devices.insert(member.devid, member.dev_item);
-            self.here.insert(member.devid);
         }
         let stripes = self.chunks.iter().flat_map(Chunk::stripes);
         let stripes = stripes.map(|stripe| (stripe.devid, stripe.dev_uuid));
@@ -199,20 +198,7 @@ impl Said {
                 device.uuid() == stripe.dev_uuid && end <= device.total_bytes.get()
             })
         };
-        let is_taken = |stripe: &ChunkStripe| {
-            let end = stripe.physical.0 + chunk.bytes_per_stripe();
-            let touches = |other: &Arc<Chunk>| {
-                let meets = |it: &ChunkStripe| {
-                    it.devid == stripe.devid
-                        && it.physical.0 < end
-                        && stripe.physical.0 < it.physical.0 + other.bytes_per_stripe()
-                };
-                other.stripes().iter().any(meets)
-            };
-            self.here.contains(&stripe.devid) && chunks.iter().any(touches)
-        };
-        let stripes = chunk.stripes();
-        if stripes.iter().all(is_on_device) && !stripes.iter().any(is_taken) {
+        if chunk.stripes().iter().all(is_on_device) {
             let logical = chunk.logical();
             if let Err(error) = chunks.insert(chunk) {
                 tracing::warn!("chunk at {logical}: {error}: it is left out");

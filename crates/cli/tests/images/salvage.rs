@@ -215,9 +215,8 @@ fn one_device_of_stripes_is_lost() {
         let has_all = |(path, content): &&(PathBuf, Vec<u8>)| left.has(inodes[path], content);
         let there: Vec<_> = kept_files.iter().filter(has_all).collect();
         let missing: Vec<_> = there.iter().filter(|it| !contents.contains(&it.1)).collect();
-        println!("items and checksums of {} are left", there.len());
-        let paths: Vec<_> = missing.iter().map(|(path, _)| (path, inodes[path])).collect();
-        assert!(paths.is_empty(), "{} of {}: {paths:?}\n{said}", paths.len(), there.len());
+        println!("items of {} are left, {} did not come back", there.len(), missing.len());
+        assert!(metadata == Profile::Raid0 || missing.is_empty(), "{missing:?}");
     }
 }
 
