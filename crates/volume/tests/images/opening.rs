@@ -20,6 +20,7 @@ const READ: OpenOptions = OpenOptions {
     degraded: false,
     superblock_copy: None,
     any_state: false,
+    short_devices: false,
     rescue: larder_volume::Rescue::NONE,
     state: None,
     read_policy: larder_volume::ReadPolicy::Spread,
