@@ -44,7 +44,9 @@ impl Jobs {
                 own.retain(|job| job.thread() == id);
                 is_enough = is_enough || look(&own).is_break();
                 if is_enough {
-                    own.iter().for_each(|job| job.cancel());
+                    for job in &own {
+                        job.cancel();
+                    }
                 }
             }
             Ok(worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
