@@ -558,7 +558,7 @@ mod tests {
         let deep: PathBuf = (0..MOST_OPEN + 2).map(|_| "d").collect();
         let mut paths: Vec<_> = deep.ancestors().filter(|it| it.file_name().is_some()).collect();
         paths.reverse();
-        for path in &paths {
+        for path in paths {
             onto.make_directory(path, &new).unwrap();
         }
         onto.make_directory(Path::new("other"), &new).unwrap();

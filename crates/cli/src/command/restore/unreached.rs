@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context;
-use larder::{Directory, FileType, Filesystem, Inode, Link, Paths, Subvolume};
+use larder::{Directory, FileType, Filesystem, Inode, Link, Paths, Subvolume, SubvolumeName};
 use larder_copy::{Extract, Keep, OntoHost, below, check_name};
 
 use crate::copying;
@@ -14,21 +14,21 @@ use crate::progress::Progress;
 /// The directory for what has no name.
 const LOST_AND_FOUND: &str = "lost+found";
 
-/// Copies subvolumes that no directory names any more, and inodes whose names are lost with the
-/// directories that had them: to where they say that they were, otherwise to `lost+found`, below the
-/// numbers of the subvolume and of the directory. Names that a sound directory does not have were
-/// removed. Returns how many failures were reported.
+/// Copies subvolumes and inodes whose names are lost with the directories that had them: to where they
+/// say that they were, otherwise to `lost+found`, below the numbers of the subvolume and of the
+/// directory. Names that a sound directory does not have were removed. Returns how many failures were
+/// reported.
 pub fn copy(filesystem: &Filesystem, shown: &Path, destination: &Path) -> anyhow::Result<usize> {
     let infos = filesystem.subvolumes().filter_map(Result::ok);
     let others = infos.filter(|info| !info.is_top_level());
     let others = others.filter_map(|info| {
         let subvolume = filesystem.subvolume_by_id(info.id).ok()?;
-        Some((subvolume, info.is_being_deleted))
+        Some((subvolume, info.name.filter(|_| !info.is_being_deleted)))
     });
-    let top_level = filesystem.subvolume("/").into_iter().map(|it| (it, false));
+    let top_level = filesystem.subvolume("/").into_iter().map(|it| (it, None));
     let mut failures = 0;
-    for (subvolume, is_being_deleted) in top_level.chain(others) {
-        if !is_being_deleted && !is_reached(filesystem, &subvolume) {
+    for (subvolume, name) in top_level.chain(others) {
+        if name.is_some_and(|name| is_lost(filesystem, &subvolume, &name)) {
             let target = place_of(&subvolume);
             let named = below(shown, &target);
             eprintln!("WARNING: {}: no directory names the subvolume any more", named.display());
@@ -45,11 +45,14 @@ pub fn copy(filesystem: &Filesystem, shown: &Path, destination: &Path) -> anyhow
     Ok(failures)
 }
 
-/// Whether a walk from the top level comes to the subvolume.
-fn is_reached(filesystem: &Filesystem, subvolume: &Subvolume) -> bool {
-    let Ok(path) = subvolume.path() else { return false };
-    let leads_here = |at: Subvolume| at.id() == subvolume.id();
-    path.as_os_str().is_empty() || filesystem.subvolume(path).is_ok_and(leads_here)
+/// Whether a subvolume had a name in a directory that is lost, and no walk comes to it.
+fn is_lost(filesystem: &Filesystem, subvolume: &Subvolume, name: &SubvolumeName) -> bool {
+    let above = filesystem.subvolume_by_id(name.parent);
+    if above.is_ok_and(|above| !above.doubts(name.directory)) {
+        return false;
+    }
+    let at = subvolume.path().and_then(|path| filesystem.subvolume(path));
+    !at.is_ok_and(|at| at.id() == subvolume.id())
 }
 
 /// Where a subvolume goes: to its path, if that can be known.
