@@ -95,7 +95,9 @@ pub unsafe extern "C" fn larder_cancel_jobs(
             wanted.is_none_or(|wanted| wanted == job.kind().name())
                 && (device == 0 || job.kind().device() == Some(device))
         });
-        running.iter().for_each(|job| job.cancel());
+        for job in &running {
+            job.cancel();
+        }
         Ok(c_int::try_from(running.len()).unwrap_or(c_int::MAX))
     })
 }
