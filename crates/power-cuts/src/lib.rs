@@ -25,6 +25,8 @@ mod workloads;
 
 pub use history::History;
 pub use memory::{load, store};
-pub use sound::{assert_sound, assert_sound_to_btrfs, assert_sound_to_larder};
+pub use sound::{
+    assert_sound, assert_sound_but_for_bad_copies, assert_sound_to_btrfs, assert_sound_to_larder,
+};
 pub use survival::survival;
 pub use workloads::{AllocateAs, Name, Operation, Persistence, Region, Step, Workload, WriteAs};

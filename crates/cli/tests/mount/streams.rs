@@ -489,6 +489,11 @@ fn a_killed_receive_goes_on_from_a_checkpoint() {
     assert!(told.any(|line| line.unwrap().contains("large: goes on at ")));
     // As timeout(1) does: to the process, and to its group.
     shell(Path::new("/"), &format!("kill -INT {0}; kill -INT {0}", interrupted.id()));
+    wait_until("the signal has arrived", || {
+        let status = fs::read_to_string(format!("/proc/{}/status", interrupted.id())).unwrap();
+        let mut pending = status.lines().filter_map(|line| line.strip_prefix("ShdPnd:"));
+        pending.all(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() == 0)
+    });
     stuck.mend();
     let told: Vec<_> = told.map(Result::unwrap).collect();
     assert!(!interrupted.wait().unwrap().success());

@@ -289,7 +289,7 @@ fn other_profiles_are_balanced_back() {
     balance_back(&dup, 20);
     let stripes = of("balanced-back-raid0", &[160 << 20, 200 << 20]);
     balance_back(&stripes.profiles(Profile::Raid0, Profile::Raid0), 40);
-    let copies = of("balanced-back-raid1c3", &[160 << 20; 4]);
+    let copies = of("balanced-back-raid1c3", &[256 << 20; 4]);
     balance_back(&copies.profiles(Profile::Raid1c3, Profile::Raid1c4), 12);
     let mixed = of("balanced-back-mixed", &[130 << 20]).mixed().node_size(4096);
     balance_back(&mixed, 40);
