@@ -220,8 +220,9 @@ mod tests {
 
     use super::*;
 
-    fn folder() -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("larder-host-tree-{}", std::process::id()));
+    fn folder(name: &str) -> PathBuf {
+        let name = format!("larder-host-tree-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join("secret")).unwrap();
         fs::write(folder.join("secret/f"), "secret").unwrap();
@@ -232,7 +233,7 @@ mod tests {
 
     #[test]
     fn links_that_take_the_place_of_something_are_not_followed() {
-        let folder = folder();
+        let folder = folder("links");
         let mut tree = HostTree::below(&folder.join("tree")).unwrap();
         let (file, deep) = (Path::new("d/f"), Path::new("d"));
         assert_eq!(io::read_to_string(tree.file(file).unwrap().0).unwrap(), "own");
@@ -254,7 +255,7 @@ mod tests {
 
     #[test]
     fn no_path_leads_out_of_a_tree() {
-        let folder = folder();
+        let folder = folder("paths");
         let mut tree = HostTree::below(&folder.join("tree")).unwrap();
         let secret = folder.join("secret");
         for path in [Path::new("../secret"), Path::new("d/../../secret"), &secret] {

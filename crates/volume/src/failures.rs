@@ -1,8 +1,8 @@
 //! How many times devices of a volume failed, and which of that the superblocks tell
 //! (`left_out.rs`).
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -15,6 +15,8 @@ pub(crate) struct Failures {
     happened: AtomicU64,
     /// How many of these came before a commit whose superblocks the device did not get.
     told: AtomicU64,
+    /// Each failure is the caller's error.
+    is_none_tolerated: AtomicBool,
     /// Held by a thread that changes whether a device is left out or has missed commits.
     deciding: Mutex<()>,
 }
@@ -23,6 +25,15 @@ impl Failures {
     /// Failures so far. A commit takes the number before it writes its first superblock.
     pub(crate) fn happened(&self) -> u64 {
         self.happened.load(Acquire)
+    }
+
+    /// Makes each failure the caller's error, as in a file system that is being made.
+    pub(crate) fn tolerate_none(&self) {
+        self.is_none_tolerated.store(true, Release);
+    }
+
+    pub(crate) fn are_tolerated(&self) -> bool {
+        !self.is_none_tolerated.load(Acquire)
     }
 
     /// A device was left out.

@@ -77,6 +77,9 @@ impl Geometry {
         if device.is_left_out() {
             return Ok(());
         }
+        if !failures.are_tolerated() {
+            return Err(error);
+        }
         if self.chunk_that_needs(device).is_some() || !self.has_other_current(device) {
             return Err(error);
         }

@@ -63,9 +63,11 @@ pub struct MappedRange {
 
 impl Volume {
     /// A writable volume of a new file system: `superblock` as it will be written, the devices, and
-    /// the chunks.
+    /// the chunks. It does without no device, and without no copy.
     pub fn new(superblock: Box<Superblock>, devices: Vec<VolumeDevice>, chunks: ChunkMap) -> Self {
-        Self::assemble(superblock, devices, chunks, true, ReadPolicy::default())
+        let volume = Self::assemble(superblock, devices, chunks, true, ReadPolicy::default());
+        volume.geometry().common.failures.tolerate_none();
+        volume
     }
 
     pub(crate) fn assemble(

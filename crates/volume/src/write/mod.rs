@@ -299,7 +299,9 @@ impl Geometry {
                     Err(error) => refused = Some(error),
                 }
             }
-            let is_one_enough = chunk.profile() == Profile::Dup && chunk.holds_tree_blocks();
+            let is_one_enough = chunk.profile() == Profile::Dup
+                && chunk.holds_tree_blocks()
+                && self.common.failures.are_tolerated();
             if let Some(error) = refused.filter(|_| !(is_taken && is_one_enough)) {
                 return Err(error.into());
             }

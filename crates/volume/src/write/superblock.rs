@@ -36,7 +36,7 @@ impl Geometry {
             let superblock = superblock_for(device, offset, template);
             let written = device.write_only_here(&[IoSlice::new(superblock.as_bytes())], offset);
             if let Err(error) = written
-                && offset == OFFSETS[0]
+                && (offset == OFFSETS[0] || !self.common.failures.are_tolerated())
             {
                 self.do_without(device, error)?;
             }
