@@ -65,6 +65,9 @@ pub enum Error {
     /// A caller ended the work.
     #[error("it was cancelled")]
     Cancelled,
+    /// Work on devices excludes other such work.
+    #[error("other work on the devices is in progress")]
+    OtherWork,
     /// Devices cannot be changed like this.
     #[error("{0}")]
     Devices(String),

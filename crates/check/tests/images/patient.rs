@@ -382,8 +382,8 @@ impl Patient {
         });
     }
 
-    /// Inserts an item in order of keys, not at the start of the tree's first leaf. In a tree that
-    /// shares nothing, a neighbour takes items that the leaf has no room for.
+    /// Inserts an item in order of keys. In a tree that shares nothing, a neighbour takes items that
+    /// the leaf has no room for.
     #[track_caller]
     pub(crate) fn insert(&self, tree: u64, key: Key, data: &[u8]) {
         let mut leaf = self.leaf_for(tree, key);
@@ -392,10 +392,31 @@ impl Patient {
             self.make_room(tree, leaf, len);
             leaf = self.leaf_for(tree, key);
         }
+        let mut at = 0;
         self.edit_leaf(leaf, |items| {
-            let at = items.partition_point(|item| item.0 < key);
+            at = items.partition_point(|item| item.0 < key);
             items.insert(at, (key, data.to_vec()));
         });
+        if at == 0 {
+            self.set_first_key(tree, key);
+        }
+    }
+
+    /// Tells the nodes above the first leaf that it begins with this key.
+    fn set_first_key(&self, tree: u64, key: Key) {
+        let mut block = self.root(tree);
+        let first_child = |block| {
+            let bytes = self.block(block);
+            let node = Node::parse(&bytes).expect("sound");
+            (!node.is_leaf()).then(|| node.key_pointers()[0].blockptr().0)
+        };
+        while let Some(child) = first_child(block) {
+            self.edit_block(block, |bytes| {
+                KeyPointer::mut_from_prefix(&mut bytes[HEADER_SIZE..]).expect("fits").0.key =
+                    key.into();
+            });
+            block = child;
+        }
     }
 
     #[track_caller]
@@ -405,7 +426,7 @@ impl Patient {
             let bytes = self.block(**leaf);
             Node::parse(&bytes).expect("sound").first_key().is_some_and(|first| first < key)
         };
-        *leaves.iter().rev().find(fits).expect("a leaf for the key")
+        *leaves.iter().rev().find(fits).unwrap_or(&leaves[0])
     }
 
     fn room(&self, leaf: u64) -> usize {

@@ -105,7 +105,7 @@ fn work_waits_for_other_work() {
     pause_a_balance(&mounted);
     let excluded: [&[&str]; 3] = [
         &["device", "remove", "1"],
-        &["filesystem", "resize", "2:600M"],
+        &["filesystem", "resize", "2:790M"],
         &["balance", "start", "-d"],
     ];
     let waiting = excluded.map(|words| {
@@ -126,7 +126,7 @@ fn work_waits_for_other_work() {
     add.args(["device", "add", "--enqueue", "--create", "300M"]).arg(&third).arg(&second);
     let mut waiting = add.spawn().unwrap();
     let shown = succeed(larder().args(["filesystem", "show"]).arg(&path));
-    assert!(shown.contains("Total devices 1") && shown.contains("size 600.00MiB"), "{shown}");
+    assert!(shown.contains("Total devices 1") && shown.contains("size 790.00MiB"), "{shown}");
     mounted.unmount();
     assert!(waiting.wait().unwrap().success());
     let mut resize = larder();

@@ -170,6 +170,7 @@ fn kind_of_engine(error: &EngineError) -> ErrorKind {
     match error {
         EngineError::NoSpace { .. } | EngineError::NoPlace { .. } => ErrorKind::NoSpace,
         EngineError::Devices(_) => ErrorKind::InvalidInput,
+        EngineError::OtherWork => ErrorKind::InUse,
         EngineError::Cancelled => ErrorKind::Interrupted,
         EngineError::QuotaExceeded { .. } => ErrorKind::QuotaExceeded,
         EngineError::Aborted(_) | EngineError::ReadOnly(_) => ErrorKind::ReadOnly,

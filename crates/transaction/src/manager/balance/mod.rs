@@ -98,8 +98,7 @@ impl TransactionManager {
     /// # Panics
     /// If this thread has a [`Handle`](crate::Handle).
     pub fn balance(&self, item: &BalanceItem, tell: &TellBalance<'_>) -> Result<Balanced> {
-        let busy = || Error::Devices("other work on the devices is in progress".into());
-        let _turn = self.device_work.try_lock().ok_or_else(busy)?;
+        let _turn = self.device_work.try_lock().ok_or(Error::OtherWork)?;
         let chosen = self.chosen_for_balance(item)?;
         let of = |kind| target(item, kind);
         let (data, metadata, system) =

@@ -79,8 +79,7 @@ impl<'m> DeviceWork<'m> {
 
     /// The same, also while a replace is unfinished.
     fn begin_with_replace(manager: &'m TransactionManager, tell: &'m Tell<'m>) -> Result<Self> {
-        let busy = || Error::Devices("other work on the devices is in progress".into());
-        let turn = manager.device_work.try_lock().ok_or_else(busy)?;
+        let turn = manager.device_work.try_lock().ok_or(Error::OtherWork)?;
         let (progress, moved) = (DeviceProgress::default(), Moved::default());
         Ok(Self { manager, tell, progress, moved, _turn: turn })
     }

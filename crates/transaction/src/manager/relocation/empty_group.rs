@@ -86,8 +86,7 @@ impl TransactionManager {
         start: Logical,
         advance: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<Option<Emptied>> {
-        let busy = || Error::Devices("other work on the devices is in progress".into());
-        let _turn = self.device_work.try_lock().ok_or_else(busy)?;
+        let _turn = self.device_work.try_lock().ok_or(Error::OtherWork)?;
         self.empty_one_group(start, advance)
     }
 
